@@ -1,0 +1,42 @@
+"""Joint post-training quantization of the weights and membrane states of trained spiking neural networks.
+
+    q = ptq4snn.quantize(model, samples, recipe="w4m4")
+    q(x); q.summary(); q.save("model.ptq")
+
+Names are resolved when first used, so that `import ptq4snn` does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ptq4snn.api import evaluate, inspect, load, quantize
+    from ptq4snn.modules.quantized import QuantizedModel
+    from ptq4snn.recipe import Recipe
+
+__all__ = ["QuantizedModel", "Recipe", "__version__", "evaluate", "inspect", "load", "quantize"]
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "quantize": "ptq4snn.api",
+    "load": "ptq4snn.api",
+    "inspect": "ptq4snn.api",
+    "evaluate": "ptq4snn.api",
+    "QuantizedModel": "ptq4snn.modules.quantized",
+    "Recipe": "ptq4snn.recipe",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the home of a public name on its first use and keep the name here."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'ptq4snn' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,56 @@
+"""What a good state scale is. The paper's answer: least squared error of the recorded states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ptq4snn.numerics.grid import interval_error
+from ptq4snn.observation.statistics import ChannelStatistics, bin_edges
+
+__all__ = ["OBJECTIVES", "Objective", "SquaredError", "exponent_errors"]
+
+CHUNK = 8_000_000  # elements of a temporary
+
+
+class Objective(Protocol):
+    """Judges candidate scales of a neuron's channels."""
+
+    def errors(self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int) -> Tensor:
+        """Cost [C, n] of the candidate scales [C, n] at `bits` bits; states are recorded in theta [C]."""
+        ...
+
+
+class SquaredError:
+    """Mean squared error over the histogram of the post-reset state."""
+
+    def errors(self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int) -> Tensor:
+        histogram = statistics.histogram
+        used = histogram.sum(0).nonzero().flatten()
+        used = used[used > 0]  # bin 0 is zero itself: no error
+        inner, outer = (e[used] for e in bin_edges())
+        weight = histogram[:, used].double() / histogram.sum(1, keepdim=True).clamp_min(1)
+        out = torch.zeros_like(scales)
+        if len(used) == 0:
+            return out
+        rows = max(1, CHUNK // (scales.shape[1] * len(used)))
+        for i in range(0, len(scales), rows):
+            part = slice(i, i + rows)
+            step = (scales[part] / theta[part, None])[:, :, None]  # [c, n, 1] in theta
+            cost = interval_error(inner.expand(*step.shape[:2], -1), outer.expand(*step.shape[:2], -1), step, bits)
+            out[part] = torch.einsum("cnb,cb->cn", cost, weight[part])
+        return out * theta[:, None] ** 2
+
+
+OBJECTIVES: dict[str, type[SquaredError]] = {"squared_error": SquaredError}
+
+
+def exponent_errors(
+    objective: Objective, statistics: ChannelStatistics, theta: Tensor, scale: Tensor, bits: int, ks: Sequence[int]
+) -> Tensor:
+    """Cost [C, K] of the bridged scales s_c * 2^k."""
+    powers = torch.exp2(torch.tensor(list(ks), dtype=torch.float64))
+    return objective.errors(statistics, theta, scale[:, None] * powers, bits)

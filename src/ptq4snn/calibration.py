@@ -1,0 +1,132 @@
+"""The calibration set: whatever batches the user gives, re-chunked to fixed micro-batches.
+
+Samples are read once, in order. The first ones are kept: `holdout` of them for the choice of (beta, P) and for
+the report, the next `kept` for the sensitivity. Memory follows these two numbers, not the data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptq4snn.errors import DataError
+
+__all__ = ["Calibration", "batches_of", "micro_batches"]
+
+
+def batches_of(samples: Any, batch_axis: int = 0) -> Iterator[Tensor]:
+    """Input batches of a tensor, a DataLoader or any iterable; of (x, y) batches x."""
+    if isinstance(samples, Tensor):
+        yield from samples.split(256, batch_axis)
+        return
+    if not isinstance(samples, Iterable):
+        raise DataError(f"samples must be a tensor or an iterable of batches, got {type(samples).__name__}")
+    for batch in samples:
+        x = batch[0] if isinstance(batch, (tuple, list)) else batch
+        if not isinstance(x, Tensor):
+            x = torch.as_tensor(x)
+        yield x
+
+
+def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
+    if x.dim() <= batch_axis:
+        raise DataError(f"a batch of shape {list(x.shape)} has no batch axis {batch_axis}")
+    if like is not None:
+        a, b = list(x.shape), list(like.shape)
+        del a[batch_axis], b[batch_axis]
+        if a != b:
+            raise DataError(f"samples have different shapes: {a} after {b} (batch axis {batch_axis} left out)")
+    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+        raise DataError("a sample holds NaN or infinite values; clean the calibration data first")
+
+
+def micro_batches(
+    samples: Any, size: int, batch_axis: int = 0, limit: int | None = None, device: Any = None
+) -> Iterator[Tensor]:
+    """Batches of exactly `size` samples (the last may be smaller), at most `limit` samples."""
+    held: list[Tensor] = []
+    count = total = 0
+    first: Tensor | None = None
+    for x in batches_of(samples, batch_axis):
+        check(x, first, batch_axis)
+        first = x if first is None else first
+        if limit is not None:
+            x = x.narrow(batch_axis, 0, min(x.shape[batch_axis], limit - total))
+        total += x.shape[batch_axis]
+        held.append(x)
+        count += x.shape[batch_axis]
+        while count >= size:
+            joined = torch.cat(held, batch_axis)
+            yield joined.narrow(batch_axis, 0, size).contiguous().to(device)
+            rest = joined.narrow(batch_axis, size, count - size)
+            held, count = [rest], count - size
+        if limit is not None and total >= limit:
+            break
+    if count:
+        yield torch.cat(held, batch_axis).to(device)
+    if total == 0:
+        raise DataError("no samples to calibrate with; give at least one batch")
+
+
+@dataclass
+class Calibration:
+    """Hands out every micro-batch once and keeps the first ones."""
+
+    samples: Any
+    batch_axis: int = 0
+    limit: int | None = None
+    size: int = 16
+    holdout: int = 128
+    keep: int = 160
+    device: Any = None
+    held_out: list[Tensor] = field(default_factory=list)
+    kept: list[Tensor] = field(default_factory=list)
+    total: int = 0
+    _stream: Iterator[Tensor] | None = None
+    _ahead: list[Tensor] = field(default_factory=list)
+
+    def open(self) -> Tensor:
+        """Read ahead far enough to split; returns the first micro-batch, for tracing."""
+        self._stream = micro_batches(self.samples, self.size, self.batch_axis, self.limit, self.device)
+        wanted = 2 * -(-self.holdout // self.size)
+        for x in self._stream:
+            self._ahead.append(x)
+            if len(self._ahead) > wanted:
+                break
+        share = -(-self.holdout // self.size) if len(self._ahead) > wanted else len(self._ahead) // 4
+        self.held_out = self._ahead[:share]
+        self._ahead = self._ahead[share:]
+        if not self.held_out:  # too few samples to hold any out: judge on the ones there are
+            self.held_out = self._ahead[:1]
+        self.total = sum(x.shape[self.batch_axis] for x in self.held_out[:share])
+        return self.held_out[0]
+
+    def stream(self) -> Iterator[Tensor]:
+        """The micro-batches that are not held out, once."""
+        assert self._stream is not None
+        while self._ahead:
+            yield self._note(self._ahead.pop(0))
+        for x in self._stream:
+            yield self._note(x)
+
+    def _note(self, x: Tensor) -> Tensor:
+        self.total += x.shape[self.batch_axis]
+        if len(self.kept) * self.size < self.keep:
+            self.kept.append(x)
+        return x
+
+    def expected(self) -> int | None:
+        """How many micro-batches `stream` will hand out, if that can be known."""
+        try:
+            n = self.samples.shape[self.batch_axis] if isinstance(self.samples, Tensor) else None
+        except IndexError:
+            n = None
+        n = n if n is not None else self.limit
+        if n is None:
+            return None
+        n = min(n, self.limit) if self.limit is not None else n
+        return max(1, -(-n // self.size) - len(self.held_out))

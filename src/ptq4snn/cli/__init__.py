@@ -1,0 +1,7 @@
+"""The command line: `ptq4snn quantize | inspect | evaluate | demo`. Importing it does not import torch."""
+
+from __future__ import annotations
+
+from ptq4snn.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,28 @@
+"""`ptq4snn inspect`: every neuron as pair, stream or bare, and what feeds it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import ptq4snn
+from ptq4snn.cli.inputs import load_data, load_device, load_model, on_device
+from ptq4snn.errors import DataError
+
+__all__ = ["run"]
+
+SAMPLES = 2  # enough to tell the batch axis from the others
+
+
+def run(args: argparse.Namespace) -> None:
+    device = load_device(args)
+    model = load_model(args, weights_matter=False)
+    batches = on_device(load_data(args, "calibration", batch_size=SAMPLES), device)
+    batch = next(iter(batches), None)
+    if batch is None:
+        raise DataError(f"{args.data} holds no samples: give at least one")
+    sample = batch[0] if isinstance(batch, tuple | list) else batch
+    if device is not None:
+        model = model.to(device)
+    found = ptq4snn.inspect(model, sample, batch_axis=args.batch_axis)
+    print(json.dumps(found.to_dict(), indent=2) if args.json else found.summary())

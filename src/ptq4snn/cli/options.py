@@ -1,0 +1,99 @@
+"""The commands and their options. Commands are imported when they run, so that --help stays light."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import NoReturn
+
+from ptq4snn import __version__
+from ptq4snn.recipe import ALLOCATIONS, COUPLINGS
+
+__all__ = ["build_parser"]
+
+Run = Callable[[argparse.Namespace], None]
+
+
+class Parser(argparse.ArgumentParser):
+    """Mistakes are one sentence, like all other errors."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"ptq4snn: error: {message}; see {self.prog} --help", file=sys.stderr)
+        sys.exit(2)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="ptq4snn",
+        description="Quantize the weights and membrane states of a trained spiking neural network.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"ptq4snn {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    for name, fill, summary in (
+        ("quantize", quantize_options, "quantize a model, write the bundle and its report"),
+        ("inspect", inspect_options, "show every neuron and what feeds it"),
+        ("evaluate", evaluate_options, "measure the accuracy of a bundle"),
+        ("demo", demo_options, "quantize the embedded model in eight ways and print one table"),
+    ):
+        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        fill(command)
+        command.add_argument("--json", action="store_true", help="print JSON, and nothing else, to stdout")
+        command.set_defaults(run=later(name))
+    return parser
+
+
+def later(name: str) -> Run:
+    """The command's `run`, imported when it is called."""
+
+    def run(args: argparse.Namespace) -> None:
+        import_module(f"ptq4snn.cli.{name}").run(args)
+
+    return run
+
+
+def model_options(p: argparse.ArgumentParser) -> None:
+    group = p.add_argument_group("model and data")
+    group.add_argument(
+        "--model", metavar="NAME", help="built-in name, or package.module:factory (the embedded default)"
+    )
+    group.add_argument("--checkpoint", metavar="FILE", help="weights: .safetensors, or a saved state_dict")
+    group.add_argument(
+        "--data",
+        metavar="DATA",
+        help="default, a folder with cifar-10-batches-bin, a .npy, .npz or .safetensors file, "
+        "or package.module:factory (default with the embedded model)",
+    )
+    group.add_argument("--batch-axis", type=int, default=0, metavar="N", help="batch axis of the samples (0)")
+    group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 ... (cpu)")
+
+
+def quantize_options(p: argparse.ArgumentParser) -> None:
+    model_options(p)
+    group = p.add_argument_group("recipe")
+    group.add_argument("--recipe", default="w4m4", metavar="FILE", help="preset or .toml file (w4m4)")
+    group.add_argument("--weights", type=int, metavar="BITS", help="2 to 8, or 32 to keep float weights (4)")
+    group.add_argument("--membrane", type=float, metavar="BITS", help="average bits of a state, 2 to 8 (4)")
+    group.add_argument("--coupling", choices=COUPLINGS, help="where a state's scale comes from (bridge)")
+    group.add_argument("--allocation", choices=ALLOCATIONS, help="how bits are given to channels (mpba)")
+    group.add_argument(
+        "--calibration", type=int, metavar="N", help="calibration samples that are used at most (1024)"
+    )
+    group.add_argument("--seed", type=int, metavar="N", help="of everything drawn at random (0)")
+    p.add_argument("--out", metavar="FILE", help="the bundle; its report is FILE.report.json (model.ptq)")
+
+
+def inspect_options(p: argparse.ArgumentParser) -> None:
+    model_options(p)
+
+
+def evaluate_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("bundle", nargs="?", metavar="MODEL.ptq", help="bundle that quantize wrote")
+    p.add_argument("--float", dest="float_too", action="store_true", help="evaluate the float model too")
+    model_options(p)
+
+
+def demo_options(p: argparse.ArgumentParser) -> None:
+    del p  # the demo has nothing to choose

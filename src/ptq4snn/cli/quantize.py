@@ -1,0 +1,75 @@
+"""`ptq4snn quantize`: one bundle and one report, or nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import ptq4snn
+from ptq4snn.cli.inputs import load_data, load_device, load_model
+from ptq4snn.errors import PTQ4SNNError, RecipeError
+from ptq4snn.progress import for_terminal
+from ptq4snn.recipe import Recipe
+
+__all__ = ["run"]
+
+OUT = "model.ptq"
+REPORT = ".report.json"
+
+
+def run(args: argparse.Namespace) -> None:
+    recipe = read_recipe(args)
+    out = target(args, recipe)  # first of all: a bad target must not cost a calibration
+    device = load_device(args)
+    model, samples = load_model(args), load_data(args, "calibration")
+    q = ptq4snn.quantize(
+        model, samples, recipe, batch_axis=args.batch_axis, device=device, progress=for_terminal()
+    )
+    written = [] if out is None else save(q, out)
+    if args.json:
+        print(json.dumps(q.report, indent=2))
+        return
+    print(q.summary())
+    for file in written:
+        print(f"wrote {file} ({file.stat().st_size:,} bytes)")
+    if out is None:
+        print('nothing written: arithmetic "float" is a simulation and cannot be saved')
+
+
+def read_recipe(args: argparse.Namespace) -> Recipe:
+    """--recipe, with what the other options change."""
+    same_name = ("weights", "membrane", "coupling", "allocation", "seed")
+    options = {"samples": args.calibration, **{name: getattr(args, name) for name in same_name}}
+    changes = {name: value for name, value in options.items() if value is not None}
+    return Recipe.parse(args.recipe).replace(**changes)
+
+
+def target(args: argparse.Namespace, recipe: Recipe) -> Path | None:
+    """Where the bundle goes, checked before the long work; None where there is nothing to save."""
+    if recipe.arithmetic == "float":
+        if args.out is not None:
+            raise RecipeError('arithmetic "float" is a simulation and cannot be saved: leave --out away')
+        return None
+    out = Path(args.out or OUT)
+    if out.is_dir():
+        raise PTQ4SNNError(f"--out {out} is a folder: name a file")
+    if not out.parent.is_dir():
+        raise PTQ4SNNError(f"--out {out}: there is no folder {out.parent}")
+    if not os.access(out.parent, os.W_OK):
+        raise PTQ4SNNError(f"--out {out}: the folder {out.parent} cannot be written to")
+    return out
+
+
+def save(q: Any, out: Path) -> list[Path]:
+    """Write bundle and report beside their places, then move both: nothing is ever half-written."""
+    with tempfile.TemporaryDirectory(prefix=".ptq4snn-", dir=out.parent) as folder:
+        draft = Path(folder) / out.name
+        q.save(draft)
+        pairs = [(Path(f"{draft}{end}"), Path(f"{out}{end}")) for end in ("", REPORT)]
+        for source, place in reversed(pairs):  # the bundle last: where it is, its report is
+            source.replace(place)
+    return [place for _, place in pairs]

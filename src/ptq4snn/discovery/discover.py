@@ -1,0 +1,174 @@
+"""Discovery: one real forward pass, read as pairs, streams and bare neurons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.discovery.facts import Current
+from ptq4snn.discovery.graph import Graph, NodeKind
+from ptq4snn.discovery.pairs import (
+    NeuronInfo,
+    ProjectionInfo,
+    find_streams,
+    output_axis,
+    read_neurons,
+    read_projections,
+)
+from ptq4snn.discovery.record import record
+from ptq4snn.discovery.walk import TRANSPOSED, is_projection, walk
+from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedOperation
+from ptq4snn.frameworks import NeuronSpec, adapter_of
+
+__all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons"]
+
+
+@dataclass(frozen=True)
+class OutputInfo:
+    """How an output tensor becomes real numbers: `projection` is None where it already is."""
+
+    projection: str | None
+    axis: int
+
+
+@dataclass(frozen=True)
+class Discovery:
+    graph: Graph
+    specs: dict[str, NeuronSpec]
+    neurons: dict[str, NeuronInfo]
+    projections: dict[str, ProjectionInfo]
+    outputs: tuple[OutputInfo, ...]
+    unused_neurons: tuple[str, ...]
+    unused_projections: tuple[str, ...]
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(n.name for p in self.projections.values() for n in p.norms))
+
+    @property
+    def transformer(self) -> bool:
+        """Streams or bare neurons: the paper searches (s_w, k) jointly there."""
+        return any(n.kind != "pair" for n in self.neurons.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "neurons": [
+                {
+                    "name": n.name,
+                    "kind": n.kind,
+                    "projections": [
+                        {"name": p, "norms": [m.name for m in self.projections[p].norms]} for p in n.projections
+                    ],
+                    "spike_sources": list(n.spike_sources),
+                    "ops": list(n.ops),
+                    "state_shape": list(n.layout.shape),
+                    "channels": n.layout.channels,
+                    "channel_axes": list(n.layout.dims),
+                    "steps": n.steps,
+                    "carries_state": n.carries_state,
+                    "stream": n.stream,
+                    "stem": n.stem,
+                    "readout": n.readout,
+                    "zero_state": n.zero_state,
+                }
+                for n in self.neurons.values()
+            ],
+            "projections": [
+                {
+                    "name": p.name,
+                    "role": p.role,
+                    "reads": p.reads,
+                    "norms": [m.name for m in p.norms],
+                    "feeds": list(p.feeds),
+                    "macs": p.macs,
+                    "stream": p.stream,
+                }
+                for p in self.projections.values()
+            ],
+            "unused_neurons": list(self.unused_neurons),
+            "unused_projections": list(self.unused_projections),
+        }
+
+    def summary(self) -> str:
+        from ptq4snn.discovery.summary import render
+
+        return render(self)
+
+
+def neuron_specs(model: nn.Module) -> dict[str, NeuronSpec]:
+    """Canonical form of every neuron of the model, by module path."""
+    specs = {}
+    for name, module in model.named_modules():
+        adapter = adapter_of(module)
+        if adapter is not None:
+            specs[name] = adapter.spec(module, name)
+    if not specs:
+        raise UnsupportedModel(
+            "the model has no spiking neurons that are known here; supported are the project's own, SpikingJelly's "
+            "and snnTorch's (ptq4snn.frameworks.register adds your own)"
+        )
+    return specs
+
+
+def reset_neurons(model: nn.Module) -> None:
+    """Forget the state of every neuron, whatever framework it is of."""
+    from ptq4snn.frameworks import Shell
+
+    for module in model.modules():
+        if isinstance(module, Shell):
+            module.reset()
+        elif (adapter := adapter_of(module)) is not None:
+            adapter.reset(module)
+
+
+def _classify(module: nn.Module) -> NodeKind | None:
+    if is_projection(module):
+        return "projection"
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return "norm"
+    return "neuron" if adapter_of(module) is not None else None
+
+
+def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery:
+    """Follow `sample` (a batch) through `model` once. The model is put into eval mode."""
+    specs = neuron_specs(model)
+    for name, m in model.named_modules():
+        if isinstance(m, TRANSPOSED):
+            raise UnsupportedOperation(f"'{name}' is a {type(m).__name__}; use upsampling and a convolution")
+    model.eval()
+    reset_neurons(model)
+    try:
+        graph, _ = record(model, sample, _classify)
+    except (RuntimeError, ValueError, TypeError, IndexError) as why:
+        raise DataError(
+            f"the model cannot run on a sample of shape {list(sample.shape)}: {str(why).splitlines()[0]}; check the "
+            f"input's shape and batch_axis"
+        ) from why
+    finally:
+        reset_neurons(model)
+    modules = dict(model.named_modules())
+    w = walk(graph, model)
+    streams = find_streams(w)
+    neurons = read_neurons(w, specs, streams)
+    if not neurons:
+        raise UnsupportedModel("no spiking neuron ran in the forward pass; check the model's forward")
+    projections = read_projections(w, neurons, streams, modules, sample.shape[batch_axis])
+    outputs = []
+    for fact in w.outputs:
+        axis = output_axis(fact) if isinstance(fact, Current) else None
+        if isinstance(fact, Current) and axis is not None and not projections[min(fact.projections)].decode:
+            outputs.append(OutputInfo(min(fact.projections), axis))
+        else:
+            outputs.append(OutputInfo(None, 0))
+    return Discovery(
+        graph=graph,
+        specs=specs,
+        neurons=neurons,
+        projections=projections,
+        outputs=tuple(outputs),
+        unused_neurons=tuple(n for n in specs if n not in neurons),
+        unused_projections=tuple(n for n, m in modules.items() if is_projection(m) and n not in projections),
+    )

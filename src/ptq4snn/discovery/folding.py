@@ -1,0 +1,159 @@
+"""Fold BatchNorm and the neuron's gain into the projection, and prove in float64 that no spike changes.
+
+    BN behind a projection:   W <- g W,   b <- g b + (beta - g mean) / c,      g = gamma / sqrt(var + eps)
+
+where c is what a constant projection output has become at the BatchNorm (1, unless sums lie between).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.discovery.discover import Discovery, reset_neurons
+from ptq4snn.discovery.facts import Norm
+from ptq4snn.errors import FoldingError, UnsupportedOperation
+from ptq4snn.frameworks import NeuronSpec, Shell, adapter_of
+from ptq4snn.modules.core import FloatCore, NeuronCore
+from ptq4snn.modules.surgery import copy_model, replace_modules
+
+__all__ = ["Folded", "fold", "verify"]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """The float model in canonical form: no BatchNorm behind projections, neurons as shells with float cores."""
+
+    model: nn.Module
+    discovery: Discovery
+    specs: dict[str, NeuronSpec]  # what is left of the neurons: a folded gain is 1
+    gains: dict[str, float]  # the gain that went into each projection
+
+    def core(self, neuron: str) -> NeuronCore:
+        shell = self.model.get_submodule(neuron)
+        assert isinstance(shell, Shell)
+        return shell.core
+
+    def projection(self, name: str) -> nn.Module:
+        return self.model.get_submodule(name)
+
+    def weight(self, name: str) -> Tensor:
+        """Folded weight [C, ...], detached."""
+        w: Tensor = self.projection(name).weight  # type: ignore[assignment]
+        return w.detach()
+
+    def bias(self, name: str) -> Tensor:
+        """Folded bias [C], zeros where there is none."""
+        b: Tensor | None = self.projection(name).bias  # type: ignore[assignment]
+        return b.detach() if b is not None else torch.zeros_like(self.weight(name).flatten(1)[:, 0])
+
+
+def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = None) -> Folded:
+    """A folded copy of `model`; the original is not touched."""
+    folded = copy_model(model)
+    if dtype is not None:
+        folded = folded.to(dtype)
+    specs = dict(discovery.specs)
+    gains = {}
+    for name, info in discovery.projections.items():
+        weight, bias = _folded_norms(folded, name, info.norms)
+        gain = _shared_gain(discovery, name)
+        gains[name] = gain
+        _store(folded.get_submodule(name), weight * gain, bias * gain if bias is not None else None)
+        if gain != 1.0:
+            for n in info.feeds:
+                specs[n] = replace(specs[n], gain=torch.ones_like(discovery.specs[n].gain))
+    new: dict[str, nn.Module] = {n: nn.Identity() for n in discovery.norms}
+    for name in discovery.neurons:
+        module = folded.get_submodule(name)
+        adapter = adapter_of(module)
+        assert adapter is not None
+        new[name] = adapter.shell(module, FloatCore(specs[name]))
+    replace_modules(folded, new)
+    return Folded(folded.requires_grad_(False), discovery, specs, gains)
+
+
+def _folded_norms(model: nn.Module, name: str, norms: tuple[Norm, ...]) -> tuple[Tensor, Tensor | None]:
+    module = model.get_submodule(name)
+    weight: Tensor = module.weight.detach().double()  # type: ignore[operator, union-attr, assignment]
+    bias: Tensor | None = module.bias  # type: ignore[assignment]
+    bias = bias.detach().double() if bias is not None else None
+    for norm in norms:
+        bn: Any = model.get_submodule(norm.name)
+        if bn.running_mean is None:
+            raise FoldingError(
+                f"the BatchNorm '{norm.name}' keeps no running statistics and cannot be folded into '{name}'"
+            )
+        g = 1 / torch.sqrt(bn.running_var.double() + bn.eps)
+        beta = torch.zeros_like(g)
+        if bn.weight is not None:
+            g, beta = g * bn.weight.detach().double(), bn.bias.detach().double()
+        if norm.after_max and bool((g < 0).any()):
+            raise UnsupportedOperation(
+                f"the BatchNorm '{norm.name}' behind a max-pool has negative gains in channels "
+                f"{(g < 0).nonzero().flatten().tolist()[:8]}; put it in front of the pool"
+            )
+        weight = weight * g.view(-1, *[1] * (weight.dim() - 1))
+        shift = (beta - g * bn.running_mean.double()) / norm.constant
+        bias = shift if bias is None else g * bias + shift
+    return weight, bias
+
+
+def _shared_gain(d: Discovery, name: str) -> float:
+    """The gain that all readers of a pair's projection have in common, 1 where there is none."""
+    info = d.projections[name]
+    if info.role != "pair" or any(o.projection == name for o in d.outputs):
+        return 1.0
+    gains = {float(g) if g.dim() == 0 else None for g in (d.specs[n].gain for n in info.feeds)}
+    gain = gains.pop()
+    same = not gains and all(
+        d.projections[p].feeds == info.feeds for n in info.feeds for p in d.neurons[n].projections
+    )
+    return gain if gain is not None and same else 1.0
+
+
+def _store(module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+    like: Tensor = module.weight  # type: ignore[assignment]
+    module.weight = nn.Parameter(weight.to(like), requires_grad=False)
+    if bias is not None:
+        module.bias = nn.Parameter(bias.to(like), requires_grad=False)
+
+
+def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
+    """Raise FoldingError unless original and folded model spike alike on `x` in float64."""
+    original = copy_model(model).double()
+    folded = fold(model, discovery, torch.float64).model
+    x = x.double() if x.is_floating_point() else x
+    expected = _spikes(original, discovery, x)
+    found = _spikes(folded, discovery, x)
+    for (name, a), (_, b) in zip(expected, found, strict=True):
+        if not torch.equal(a, b):
+            wrong = int((a != b).sum())
+            raise FoldingError(
+                f"after folding, the neuron '{name}' differs from the original in {wrong} of {a.numel()} spikes on a "
+                f"batch in float64; its sources are {list(discovery.neurons[name].projections)}: check that nothing "
+                f"between them depends on training mode or on values"
+            )
+
+
+def _spikes(model: nn.Module, discovery: Discovery, x: Tensor) -> list[tuple[str, Tensor]]:
+    """Spikes of every neuron call, in execution order."""
+    seen: list[tuple[str, Tensor]] = []
+
+    def note(name: str) -> Any:
+        def hook(_m: nn.Module, _args: Any, out: Any) -> None:
+            seen.append((name, (out[0] if isinstance(out, (tuple, list)) else out).bool()))
+
+        return hook
+
+    handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in discovery.neurons]
+    reset_neurons(model)
+    with torch.no_grad():
+        model(x)
+    reset_neurons(model)
+    for h in handles:
+        h.remove()
+    return seen

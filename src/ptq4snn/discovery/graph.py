@@ -1,0 +1,95 @@
+"""The recorded forward pass: values and the nodes that made them, in execution order.
+
+Pairs are a reading of this graph, and an integer program can be lowered from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor
+
+__all__ = ["Graph", "Node", "NodeKind", "Ref", "Value"]
+
+NodeKind = Literal["op", "projection", "norm", "neuron"]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Stands for a tensor in a node's arguments."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Value:
+    """One tensor of the forward pass. `data` is kept for constants of a single element."""
+
+    id: int
+    shape: tuple[int, ...]
+    dtype: str
+    name: str | None = None
+    data: float | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """`target` is an ATen operation (`aten.add.Tensor`) or a module path; `scope` is the module it ran in."""
+
+    kind: NodeKind
+    target: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    scope: str
+
+    @property
+    def op(self) -> str:
+        """The operation's bare name: aten.add_.Tensor -> add."""
+        return self.target.split(".")[1].rstrip("_") if self.kind == "op" else self.kind
+
+
+@dataclass
+class Graph:
+    values: list[Value] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+
+    def add_value(self, tensor: Tensor, name: str | None = None) -> int:
+        constant = float(tensor) if name != "input" and tensor.numel() == 1 and tensor.dim() == 0 else None
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        self.values.append(Value(len(self.values), tuple(tensor.shape), dtype, name, constant))
+        return len(self.values) - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form: names, shapes, wiring and plain arguments."""
+        return {
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "values": [{"id": v.id, "shape": list(v.shape), "dtype": v.dtype} for v in self.values],
+            "nodes": [
+                {
+                    "kind": n.kind,
+                    "target": n.target,
+                    "scope": n.scope,
+                    "inputs": list(n.inputs),
+                    "outputs": list(n.outputs),
+                    "args": _plain(n.args),
+                    "kwargs": _plain(n.kwargs),
+                }
+                for n in self.nodes
+            ],
+        }
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, Ref):
+        return f"%{x.value}"
+    if isinstance(x, (list, tuple)):
+        return [_plain(i) for i in x]
+    if isinstance(x, dict):
+        return {k: _plain(v) for k, v in x.items()}
+    return x if isinstance(x, (int, float, str, bool, type(None))) else str(x)

@@ -1,0 +1,173 @@
+"""Record one real forward pass as a Graph, following tensors and not the program text.
+
+Operations are seen at the ATen level, below Python, so control flow, in-place adds, reshapes, functional
+calls and folded time need no special care. Projections, norms and neurons are recorded as one node each:
+what happens inside them is their own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from ptq4snn.discovery.graph import Graph, Node, NodeKind, Ref
+from ptq4snn.errors import UnsupportedOperation
+
+__all__ = ["record"]
+
+Classify = Callable[[nn.Module], NodeKind | None]
+FACTORIES = {"zeros", "empty", "new_zeros", "new_empty", "zeros_like", "empty_like", "full", "ones"}
+
+
+class Recorder(TorchDispatchMode):
+    """Writes every operation that is not inside a leaf module into the graph."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.graph = Graph()
+        self.ids: Any = WeakTensorKeyDictionary()  # live tensor -> value id
+        self.made_by: dict[int, Node] = {}  # value id -> node, for writes through views
+        self.storages: dict[int, set[int]] = {}  # storage -> values that live in it
+        self.stale: dict[int, str] = {}  # value -> the write that left it behind
+        self.muted = 0
+        self.scopes: list[str] = [""]
+        self.names = {id(p): n for n, p in [*model.named_parameters(), *model.named_buffers()]}
+
+    def value_of(self, tensor: Tensor) -> int:
+        """Value id of a tensor; one not seen before is a parameter or another constant."""
+        if tensor not in self.ids:
+            with self.leaf():
+                self.bind(tensor, self.graph.add_value(tensor, self.names.get(id(tensor), "constant")))
+        value: int = self.ids[tensor]
+        if value in self.stale:
+            raise UnsupportedOperation(
+                f"a tensor read in '{self.scopes[-1] or 'the model'}' shares memory with one that "
+                f"{self.stale[value]} wrote in place; clone it before the in-place operation"
+            )
+        return value
+
+    def bind(self, tensor: Tensor, value: int) -> None:
+        self.ids[tensor] = value
+        self.storages.setdefault(_storage(tensor), set()).add(value)
+
+    def new(self, tensor: Tensor) -> int:
+        value = self.graph.add_value(tensor, "result")
+        self.bind(tensor, value)
+        return value
+
+    def template(self, x: Any) -> Any:
+        return tree_map(lambda a: Ref(self.value_of(a)) if isinstance(a, Tensor) else a, x)
+
+    def add_node(self, kind: NodeKind, target: str, args: Any, kwargs: Any, outputs: list[Tensor]) -> Node:
+        refs = [a.value for a in tree_flatten((args, kwargs))[0] if isinstance(a, Ref)]
+        made = tuple(self.new(t) for t in outputs)
+        node = Node(kind, target, tuple(args), dict(kwargs), tuple(refs), made, self.scopes[-1])
+        self.graph.nodes.append(node)
+        self.made_by.update(dict.fromkeys(made, node))
+        return node
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.muted:
+            return func(*args, **kwargs)
+        refs, krefs = self.template(list(args)), self.template(kwargs)
+        result = func(*args, **kwargs)
+        outputs = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
+        if outputs:
+            if func._schema.is_mutable:
+                self.write_in_place(str(func), refs, krefs, outputs[0])
+            else:
+                self.add_node("op", str(func), refs, krefs, outputs)
+        return result
+
+    def write_in_place(self, target: str, args: Any, kwargs: Any, tensor: Tensor) -> None:
+        """A write makes a new value. Written through a view of a fresh buffer, it makes a new buffer too."""
+        before = args[0].value
+        aliases = self.storages[_storage(tensor)] - {before}
+        node = self.add_node("op", target, args, kwargs, [tensor])
+        aliases -= set(node.outputs)
+        view = self.made_by.get(before)
+        base = view.inputs[0] if view is not None and view.kind == "op" and view.inputs else None
+        if base in aliases and self.is_buffer(base) and view is not None:
+            self.rebind_base(base, view, node.outputs[0])
+            aliases.discard(base)
+        self.stale.update(dict.fromkeys(aliases, target))
+
+    def is_buffer(self, value: int | None) -> bool:
+        node = self.made_by.get(value) if value is not None else None
+        return node is not None and (node.op in FACTORIES or node.target == "ptq4snn.write_view")
+
+    def rebind_base(self, base: int, view: Node, written: int) -> None:
+        tensor = next(t for t, v in list(self.ids.items()) if v == base)
+        self.add_node("op", "ptq4snn.write_view", [Ref(base), Ref(written), view], {}, [tensor])
+
+    @contextmanager
+    def leaf(self) -> Iterator[None]:
+        self.muted += 1
+        try:
+            yield
+        finally:
+            self.muted -= 1
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any]:
+    """Hooks that turn leaf modules into nodes and tell the scope of everything else."""
+    handles = []
+    for name, module in model.named_modules():
+        kind = classify(module)
+        pending: list[Any] = []
+
+        def before(
+            m: nn.Module, args: Any, kwargs: Any, name: str = name, kind: Any = kind, pending: Any = pending
+        ) -> None:
+            recorder.scopes.append(name)
+            if kind is not None:
+                if recorder.muted == 0:
+                    pending.append((recorder.template(list(args)), recorder.template(kwargs)))
+                recorder.muted += 1
+
+        def after(
+            m: nn.Module, args: Any, kwargs: Any, out: Any, name: str = name, kind: Any = kind,
+            pending: Any = pending,
+        ) -> None:
+            recorder.scopes.pop()
+            if kind is not None:
+                recorder.muted -= 1
+                if recorder.muted == 0:
+                    refs, krefs = pending.pop()
+                    tensors = [t for t in tree_flatten(out)[0] if isinstance(t, Tensor)]
+                    recorder.add_node(kind, name, refs, krefs, tensors)
+
+        handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        handles.append(module.register_forward_hook(after, with_kwargs=True))
+    return handles
+
+
+def record(model: nn.Module, x: Tensor, classify: Classify) -> tuple[Graph, Any]:
+    """Run `model(x)` once and return the graph and the output. `classify` names the leaf modules."""
+    recorder = Recorder(model)
+    handles = _watch(recorder, model, classify)
+    try:
+        with torch.no_grad(), recorder:
+            value = recorder.graph.add_value(x, "input")
+            recorder.bind(x, value)
+            recorder.graph.inputs.append(value)
+            out = model(x)
+            for t in tree_flatten(out)[0]:
+                if isinstance(t, Tensor):
+                    recorder.graph.outputs.append(recorder.value_of(t))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return recorder.graph, out

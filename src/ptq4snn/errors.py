@@ -1,0 +1,56 @@
+"""One hierarchy: every message says what happened, where, and what to do. The command line exits with 2."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BundleError",
+    "CheckpointError",
+    "DataError",
+    "FoldingError",
+    "PTQ4SNNError",
+    "RecipeError",
+    "SilentNetworkWarning",
+    "UnsupportedModel",
+    "UnsupportedNeuron",
+    "UnsupportedOperation",
+]
+
+
+class PTQ4SNNError(Exception):
+    """Base of everything the user can cause and mend."""
+
+
+class RecipeError(PTQ4SNNError):
+    """A recipe that cannot be carried out."""
+
+
+class DataError(PTQ4SNNError):
+    """Samples that cannot be used: none, wrong shape, NaN."""
+
+
+class CheckpointError(PTQ4SNNError):
+    """A checkpoint that cannot be read or does not fit the model."""
+
+
+class UnsupportedModel(PTQ4SNNError):
+    """A model that cannot be quantized as a whole: no neurons, no projections."""
+
+
+class UnsupportedNeuron(PTQ4SNNError):
+    """A neuron that has no exact canonical form."""
+
+
+class UnsupportedOperation(PTQ4SNNError):
+    """An operation through which integers cannot be followed."""
+
+
+class FoldingError(PTQ4SNNError):
+    """The folded model does not spike like the original."""
+
+
+class BundleError(PTQ4SNNError):
+    """A bundle that is truncated, altered, of another version or of another model."""
+
+
+class SilentNetworkWarning(UserWarning):
+    """A layer that never fires, before or after quantization."""

@@ -1,0 +1,24 @@
+"""Adapters for foreign neurons. Only the files in here know foreign classes."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from ptq4snn.frameworks.adapter import Adapter, NeuronSpec, Shell
+from ptq4snn.frameworks.native import NativeAdapter
+from ptq4snn.frameworks.snntorch import SnnTorchAdapter
+from ptq4snn.frameworks.spikingjelly import SpikingJellyAdapter
+
+__all__ = ["Adapter", "NeuronSpec", "Shell", "adapter_of", "register"]
+
+_adapters: list[Adapter] = [NativeAdapter(), SpikingJellyAdapter(), SnnTorchAdapter()]
+
+
+def register(adapter: Adapter) -> None:
+    """Teach the library a user's own neuron; the newest adapter is asked first."""
+    _adapters.insert(0, adapter)
+
+
+def adapter_of(module: nn.Module) -> Adapter | None:
+    """The adapter that recognises `module` as a neuron, or None."""
+    return next((a for a in _adapters if a.matches(module)), None)

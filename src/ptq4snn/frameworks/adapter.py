@@ -1,0 +1,79 @@
+"""What an adapter tells about a framework's neuron: its canonical form and its calling habits.
+
+Canonical form, in the shifted variable V - v_rest (shapes: one sample's state, or 0-dim):
+
+    H[t] = leak * V[t-1] + gain * x[t]
+    S[t] = H[t] >= theta   (or >)
+    V[t] = H (1 - S)  (hard)     H - rho S  (soft)     H  (none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from ptq4snn.modules.core import NeuronCore
+
+__all__ = ["Adapter", "Comparator", "NeuronSpec", "Reset", "Shell", "Surrogate"]
+
+Comparator = Literal[">=", ">"]
+Reset = Literal["hard", "soft", "none"]
+Surrogate = Callable[[Tensor], Tensor]  # u = H - theta  ->  spikes, with the model's surrogate gradient
+
+
+@dataclass(frozen=True)
+class NeuronSpec:
+    """A neuron in canonical form. Tensors are float64, 0-dim or broadcastable to one sample's state."""
+
+    leak: Tensor
+    gain: Tensor
+    theta: Tensor
+    rho: Tensor
+    comparator: Comparator
+    reset: Reset
+    surrogate: Surrogate
+    v_rest: float = 0.0
+
+
+class Shell(nn.Module):
+    """A neuron that keeps its framework's calling habits (arguments, results, state, reset) around a core.
+
+    The core computes; it is a float core while the model is observed and an integer core afterwards.
+    """
+
+    def __init__(self, core: NeuronCore) -> None:
+        super().__init__()
+        self.core = core
+
+    def reset(self) -> None:
+        """Forget the state between two sequences. Shells that keep none have nothing to do."""
+
+
+class Adapter(Protocol):
+    """One per framework. Recognises by class name and attributes: the framework need not be importable."""
+
+    name: str
+
+    def matches(self, module: nn.Module) -> bool:
+        """True for every neuron of the framework, supported or not."""
+        ...
+
+    def spec(self, module: nn.Module, path: str) -> NeuronSpec:
+        """Canonical form; raises UnsupportedNeuron naming `path`, the class and what to do."""
+        ...
+
+    def steps(self, module: nn.Module, x: Tensor) -> int | None:
+        """Time steps that one call with `x[T, B, ...]` runs, or None if a call is one step of `x[B, ...]`."""
+        ...
+
+    def reset(self, module: nn.Module) -> None:
+        """Forget the state that the original module keeps between calls."""
+        ...
+
+    def shell(self, module: nn.Module, core: NeuronCore) -> Shell:
+        """The replacement of `module`, with its habits, computing with `core`."""
+        ...

@@ -1,0 +1,62 @@
+"""Integers carried in float tensors: exact rounding with straight-through gradients, streams that saturate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Clock", "StreamTensor", "plain", "round_through"]
+
+_ADDS = {
+    torch.add, torch.sub, Tensor.add, Tensor.add_, Tensor.sub, Tensor.sub_, Tensor.__add__, Tensor.__radd__,
+    Tensor.__iadd__, Tensor.__sub__, Tensor.__isub__,
+}  # fmt: skip
+STREAM_LOW, STREAM_HIGH = -32768, 32767
+
+
+class Clock:
+    """Time steps that neurons have run since the forward pass began; a mean over time divides by them."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.passes = 0
+
+    def start(self) -> None:
+        self.steps, self.passes = 0, self.passes + 1
+
+
+class _Round(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0]
+
+
+def round_through(x: Tensor) -> Tensor:
+    """Halves to even; the gradient passes unchanged."""
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return x.round()
+    y: Tensor = _Round.apply(x)
+    return y
+
+
+class StreamTensor(Tensor):
+    """A 16-bit stream (membrane shortcut): whatever the model's code does with it, every add saturates."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = super().__torch_function__(func, types, args, kwargs or {})
+        if func in _ADDS and isinstance(out, Tensor):
+            with torch._C.DisableTorchFunctionSubclass():
+                clipped = plain(out).clamp_(STREAM_LOW, STREAM_HIGH)
+            return clipped.as_subclass(StreamTensor)
+        return out
+
+
+def plain(x: Tensor) -> Tensor:
+    return x.as_subclass(Tensor) if type(x) is StreamTensor else x

@@ -1,0 +1,108 @@
+"""The canonical neuron as pure steps, in float: charge, fire, settle (frameworks/adapter.py has the equations).
+
+A state is passed in and handed back; where it lives between calls is the shell's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.frameworks.adapter import NeuronSpec
+
+__all__ = ["FloatCore", "NeuronCore", "Probe"]
+
+# called after every step with (x, H, S, V, t); H and V as the core holds them
+Probe = Callable[[Tensor, Tensor, Tensor, Tensor, int], None]
+
+
+class NeuronCore(nn.Module):
+    """Steps of one neuron. `v` is the canonical post-reset state, None at the start of a sequence."""
+
+    probe: Probe | None = None
+
+    def charge(self, x: Tensor, v: Tensor | None) -> Tensor:
+        """Pre-fire potential H[t] from the input x[B, ...] and V[t-1]."""
+        raise NotImplementedError
+
+    def fire(self, h: Tensor) -> Tensor:
+        """Spikes S[t], 0 or 1 in the carrier's type."""
+        raise NotImplementedError
+
+    def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
+        """Post-reset state V[t] as it is kept until the next step."""
+        raise NotImplementedError
+
+    def potential(self, h: Tensor) -> Tensor:
+        """H in the framework's own units, as a user reads it."""
+        raise NotImplementedError
+
+    def from_potential(self, mem: Tensor) -> Tensor:
+        """Inverse of `potential`."""
+        raise NotImplementedError
+
+    def state_value(self, v: Tensor) -> Tensor:
+        """V in the framework's own units."""
+        raise NotImplementedError
+
+    def from_state_value(self, mem: Tensor) -> Tensor:
+        """Inverse of `state_value`; a value off the grid is brought to it."""
+        raise NotImplementedError
+
+    def step(self, x: Tensor, v: Tensor | None, t: int) -> tuple[Tensor, Tensor, Tensor]:
+        """One time step: spikes S[t], state V[t], pre-fire potential H[t]."""
+        h = self.charge(x, v)
+        s = self.fire(h)
+        v = self.settle(h, s, t)
+        if self.probe is not None:
+            self.probe(x, h, s, v, t)
+        return s, v, h
+
+    def run(self, x: Tensor, v: Tensor | None, t: int = 0) -> tuple[Tensor, Tensor | None]:
+        """A whole sequence x[T, B, ...]: spikes [T, B, ...] and the last state."""
+        spikes = []
+        for i, x_t in enumerate(x.unbind(0)):
+            s, v, _ = self.step(x_t, v, t + i)
+            spikes.append(s)
+        return torch.stack(spikes), v
+
+
+class FloatCore(NeuronCore):
+    """The neuron as trained, rewritten to canonical form."""
+
+    def __init__(self, spec: NeuronSpec) -> None:
+        super().__init__()
+        self.spec = spec
+
+    @staticmethod
+    def _value(p: Tensor, like: Tensor) -> float | Tensor:
+        """A scalar keeps float64 precision in any model; a tensor takes the model's type."""
+        return float(p) if p.dim() == 0 else p.to(like)
+
+    def charge(self, x: Tensor, v: Tensor | None) -> Tensor:
+        gain = self._value(self.spec.gain, x)
+        current = x if isinstance(gain, float) and gain == 1.0 else gain * x
+        return current if v is None else current + self._value(self.spec.leak, x) * v
+
+    def fire(self, h: Tensor) -> Tensor:
+        theta = self._value(self.spec.theta, h)
+        s = h >= theta if self.spec.comparator == ">=" else h > theta
+        return s.to(h.dtype)
+
+    def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
+        if self.spec.reset == "hard":
+            return h * (1 - s)
+        if self.spec.reset == "soft":
+            return h - self._value(self.spec.rho, h) * s
+        return h
+
+    def potential(self, h: Tensor) -> Tensor:
+        return h + self.spec.v_rest if self.spec.v_rest else h
+
+    def from_potential(self, mem: Tensor) -> Tensor:
+        return mem - self.spec.v_rest if self.spec.v_rest else mem
+
+    state_value = potential
+    from_state_value = from_potential

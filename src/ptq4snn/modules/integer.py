@@ -1,0 +1,154 @@
+"""The canonical neuron in integers (METHOD 3), carried in floats.
+
+    A  = x + rshift(Vq * m_c, n_c)                    charge: leak and scale in one fixed-point factor
+    S  = A >= theta_q                                 fire
+    Vq = clip(rshift(A' * m_s, n_s), lo_c, hi_c)      settle, after the reset
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ptq4snn.frameworks.adapter import NeuronSpec
+from ptq4snn.modules.carrier import Clock, plain, round_through
+from ptq4snn.modules.core import NeuronCore
+from ptq4snn.modules.projection import EXACT_FLOAT32
+from ptq4snn.numerics.fixed_point import bit_reverse4
+from ptq4snn.numerics.grid import signed_range
+from ptq4snn.plan import NeuronPlan
+
+__all__ = ["IntegerCore"]
+
+Parameter = float | Tensor
+
+
+class IntegerCore(NeuronCore):
+    def __init__(self, plan: NeuronPlan, spec: NeuronSpec, clock: Clock, steps: int) -> None:
+        super().__init__()
+        self.plan, self.spec, self.clock, self.steps = plan, spec, clock, steps
+        factors = [[math.ldexp(m, -n) for m, n in pairs] for pairs in (plan.charge, plan.settle)]
+        widest = max(plan.bits)
+        self.wide = plan.bound >= EXACT_FLOAT32
+        self.wide_charge = self.wide or 2 ** (widest - 1) * max(m for m, _ in plan.charge) >= EXACT_FLOAT32
+        self.wide_settle = self.wide or any(m != 1 for m, _ in plan.settle)
+        self.rounds_charge = any(f != round(f) for f in factors[0])
+        self.rounds_settle = any(f != 1.0 for f in factors[1])
+        self._keep("charge_by", factors[0])
+        self._keep("settle_by", factors[1])
+        self._keep("theta", plan.theta)
+        self._keep("rho", plan.rho)
+        self._keep("unit", plan.unit)
+        self._keep("scale", plan.scales)
+        ranges = [signed_range(b) for b in plan.bits]
+        self._keep("lo", [r[0] for r in ranges])
+        self._keep("hi", [r[1] for r in ranges])
+        self.phases: dict[tuple[int, ...], Tensor] = {}
+        self._seen = (-1, 0)  # forward pass, steps in it
+
+    def _keep(self, name: str, values: Sequence[float]) -> None:
+        """A parameter per channel; where all are equal a plain number, which is faster."""
+        same = len(set(values)) == 1
+        vector = torch.tensor(list(values), dtype=torch.float64)
+        self.register_buffer(f"_{name}", None if same else self.plan.layout.broadcast(vector), persistent=False)
+        setattr(self, f"_{name}_number", float(values[0]) if same else None)
+        self._casts: dict[tuple[str, torch.dtype], Tensor] = {}
+
+    def _get(self, name: str, dtype: torch.dtype) -> Parameter:
+        number: float | None = getattr(self, f"_{name}_number")
+        if number is not None:
+            return number
+        key = (name, dtype)
+        if key not in self._casts:
+            self._casts[key] = self.get_buffer(f"_{name}").to(dtype)
+        return self._casts[key]
+
+    def incoming(self, x: Tensor) -> Tensor:
+        """The input carrier as integers in `unit`."""
+        x = plain(x)
+        inverse = 1 / self.plan.quantum
+        if self.plan.over_time:
+            inverse *= self.clock.steps / self.steps
+        if inverse != 1.0:
+            x = round_through(x * inverse)
+        if not self.plan.emits_units and self.plan.shift:
+            x = x * 2.0**self.plan.shift
+        return x.double() if self.wide else x.float()
+
+    def charge(self, x: Tensor, v: Tensor | None) -> Tensor:
+        a = self.incoming(x)
+        if v is None:
+            return a
+        if self.wide_charge:
+            v = v.double()
+        kept = v * self._get("charge_by", v.dtype)
+        if self.rounds_charge:
+            kept = round_through(kept)
+        return a + kept.to(a.dtype)
+
+    def fire(self, h: Tensor) -> Tensor:
+        theta = self._get("theta", h.dtype)
+        s = (h >= theta).float()
+        if torch.is_grad_enabled() and h.requires_grad:  # the model's surrogate at (A - theta_q) * unit
+            soft = self.spec.surrogate((h - theta) * self._get("unit", h.dtype)).float()
+            s = s + (soft - soft.detach())
+        return s
+
+    def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
+        s = s.detach()
+        if self.plan.reset == "hard":
+            h = h * (1 - s)
+        elif self.plan.reset == "soft":
+            h = h - self._get("rho", h.dtype) * s
+        if self.wide_settle:
+            h = h.double()
+        if self.rounds_settle:
+            by = self._get("settle_by", h.dtype)
+            h = round_through(h * by) if self.plan.rounding == "even" else self._dither(h, by, t)
+        v = torch.clamp(h, self._get("lo", h.dtype), self._get("hi", h.dtype))  # type: ignore[arg-type]
+        return v.double() if self.wide else v.float()
+
+    def _dither(self, h: Tensor, by: Parameter, t: int) -> Tensor:
+        """floor((A + d) 2^-n), d = phase >> (16 - n): BEYOND's rshift_dither in floats."""
+        shape = tuple(h.shape[1:])
+        if shape not in self.phases:
+            p = torch.arange(h[0].numel(), dtype=torch.int64, device=h.device)
+            self.phases[shape] = ((40503 * p + 2048) % 65536).reshape(shape)
+        phase = (self.phases[shape] + (bit_reverse4(t) << 12)) % 65536
+        d = (phase.to(h.dtype) / (65536 * by)).floor()
+        y = (h + d) * by
+        return y + (y.floor() - y).detach()
+
+    def step(self, x: Tensor, v: Tensor | None, t: int) -> tuple[Tensor, Tensor, Tensor]:
+        if self._seen[0] != self.clock.passes:
+            self._seen = (self.clock.passes, 0)
+        self._seen = (self.clock.passes, self._seen[1] + 1)
+        self.clock.steps = max(self.clock.steps, self._seen[1])
+        return super().step(x, v, t)
+
+    def clipped(self, h: Tensor, s: Tensor) -> Tensor:
+        """Where the state that follows (h, s) does not fit its bits."""
+        if self.plan.reset == "hard":
+            h = h * (1 - s)
+        elif self.plan.reset == "soft":
+            h = h - self._get("rho", h.dtype) * s
+        q = (h.double() * self._get("settle_by", torch.float64)).round()
+        return (q < self._get("lo", torch.float64)) | (q > self._get("hi", torch.float64))
+
+    def potential(self, h: Tensor) -> Tensor:
+        return (h.double() * self._get("unit", torch.float64) + self.plan.v_rest).float()
+
+    def from_potential(self, mem: Tensor) -> Tensor:
+        a = ((mem.double() - self.plan.v_rest) / self._get("unit", torch.float64)).round()
+        return a if self.wide else a.float()
+
+    def state_value(self, v: Tensor) -> Tensor:
+        return (v.double() * self._get("scale", torch.float64) + self.plan.v_rest).float()
+
+    def from_state_value(self, mem: Tensor) -> Tensor:
+        q = ((mem.double() - self.plan.v_rest) / self._get("scale", torch.float64)).round()
+        q = torch.clamp(q, self._get("lo", q.dtype), self._get("hi", q.dtype))  # type: ignore[arg-type]
+        return q if self.wide else q.float()

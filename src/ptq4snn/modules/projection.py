@@ -1,0 +1,118 @@
+"""A projection that computes integers: y = ((Wq x) << F) + bq, then perhaps a rescale to a stream or a chain."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.modules.carrier import Clock, StreamTensor, plain, round_through
+from ptq4snn.numerics.grid import signed_range
+from ptq4snn.plan import InputPlan, ProjectionPlan
+
+__all__ = ["EXACT_FLOAT32", "InputQuantizer", "QuantProjection"]
+
+EXACT_FLOAT32 = 2**24
+ZERO_BITS = 16
+
+
+def along(values: Tensor, axis: int) -> Tensor:
+    """A vector shaped to lie along `axis` (counted from the end)."""
+    return values.view(-1, *[1] * (-axis - 1))
+
+
+class InputQuantizer(nn.Module):
+    """Real inputs to the integers p in 0..255 of their channel."""
+
+    inverse: Tensor
+    zero: Tensor
+
+    def __init__(self, plan: InputPlan, axis: int) -> None:
+        super().__init__()
+        scales = torch.tensor(plan.scales, dtype=torch.float64)
+        zeros = torch.tensor(plan.zeros, dtype=torch.float64) / 2**ZERO_BITS
+        self.register_buffer("inverse", along(1 / scales, axis), persistent=False)
+        self.register_buffer("zero", along(zeros, axis), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.double() * self.inverse + self.zero).round_().clamp_(0, 255)
+
+
+class QuantProjection(nn.Module):
+    """The framework's own module with integer weights inside: 5-D inputs, groups and padding stay its business.
+
+    The weights are stored shifted by F, so the module's own bias is bq and nothing is added outside.
+    """
+
+    coefficient: Tensor | None
+    unit: Tensor
+
+    def __init__(
+        self, module: nn.Module, plan: ProjectionPlan, weight: Tensor, bias: Tensor, clock: Clock, steps: int
+    ) -> None:
+        super().__init__()
+        self.plan, self.clock, self.steps = plan, clock, steps
+        self.axis = channel_axis(module)
+        self.wide = plan.bound >= EXACT_FLOAT32 or plan.bits is None
+        dtype = torch.float64 if self.wide else torch.float32
+        self.inner = copy.deepcopy(module)
+        self.inner.weight = nn.Parameter((weight.double() * 2.0**plan.shift).to(dtype), requires_grad=False)
+        self.quantizer = InputQuantizer(plan.input, self.axis) if plan.input is not None else None
+        self.has_map = plan.input is not None and any(plan.input.zeros)
+        self.inner.bias = None if self.has_map else nn.Parameter(bias.to(dtype), requires_grad=False)
+        self.register_buffer("bias", bias.double(), persistent=False)
+        self.maps: dict[tuple[int, ...], Tensor] = {}
+        coefficient = None
+        if plan.rescale is not None:
+            r = plan.rescale
+            exact = [math.ldexp(m, -n) for m, n in zip(r.multipliers, r.shifts, strict=True)]
+            coefficient = along(torch.tensor(exact, dtype=torch.float64), self.axis)
+        self.register_buffer("coefficient", coefficient, persistent=False)
+        unit = torch.tensor(plan.lattice, dtype=torch.float64) * 2.0**-plan.shift
+        self.register_buffer("unit", along(unit, self.axis), persistent=False)
+
+    def integers(self, x: Tensor) -> Tensor:
+        """The input as integers."""
+        if self.quantizer is not None:
+            return self.quantizer(x)
+        x = plain(x)
+        inverse = 1 / self.plan.quantum
+        if self.plan.over_time:
+            inverse *= self.clock.steps / self.steps
+        return x if inverse == 1.0 else round_through(x * inverse)
+
+    def border_map(self, x: Tensor) -> Tensor:
+        """bq with the input's zero point: b/unit - sum over the taps inside the image of Wq z, [C, ...]."""
+        key = tuple(x.shape[self.axis :])
+        if key not in self.maps:
+            assert self.quantizer is not None
+            inner = copy.deepcopy(self.inner).double()
+            zero = self.quantizer.zero.expand(*[1] * (x.dim() - len(key)), *key)
+            with torch.no_grad():
+                inside: Tensor = inner(zero.contiguous())
+            inside = inside.reshape(inside.shape[self.axis :])
+            bias: Tensor = self.get_buffer("bias")
+            total = along(bias, self.axis) - inside
+            self.maps[key] = total if self.plan.bits is None else total.round()
+        return self.maps[key]
+
+    def forward(self, x: Tensor) -> Tensor:
+        p = self.integers(x)
+        weight: Tensor = self.inner.weight  # type: ignore[assignment]
+        y: Tensor = self.inner(p.to(weight.dtype))
+        if self.has_map:
+            y = y + self.border_map(p).to(y.dtype)
+        if self.coefficient is not None:
+            return self.rescale(y)
+        if self.plan.decode:
+            return (y.double() * self.unit).float()
+        return y
+
+    def rescale(self, y: Tensor) -> Tensor:
+        assert self.plan.rescale is not None
+        lo, hi = signed_range(self.plan.rescale.bits)
+        out = round_through(y.double() * self.coefficient).clamp(lo, hi).float()
+        return out.as_subclass(StreamTensor) if self.plan.role == "stream" else out

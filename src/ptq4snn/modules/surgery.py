@@ -1,0 +1,31 @@
+"""Exchange modules inside a model, wherever they are registered."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+from torch import nn
+
+from ptq4snn.errors import UnsupportedModel
+
+__all__ = ["copy_model", "replace_modules"]
+
+
+def copy_model(model: nn.Module) -> nn.Module:
+    """A deep copy in eval mode that is independent of the user's model."""
+    try:
+        return copy.deepcopy(model).eval()
+    except (RuntimeError, TypeError) as why:
+        raise UnsupportedModel(
+            f"the model cannot be copied: {str(why).splitlines()[0]}; detach or delete the tensors it keeps"
+        ) from why
+
+
+def replace_modules(model: nn.Module, new: Mapping[str, nn.Module]) -> None:
+    """Put `new[path]` in the place of the module at `path`, also where that module is registered twice."""
+    old = {id(model.get_submodule(path)): module for path, module in new.items()}
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):
+            if child is not None and id(child) in old:
+                parent._modules[name] = old[id(child)]

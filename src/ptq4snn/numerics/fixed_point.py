@@ -1,0 +1,86 @@
+"""Shifts, multipliers and leaks as integers. The functions on int64 are the reference; carriers in floats must
+give the same integers."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "Fraction2",
+    "bit_reverse4",
+    "dither_offset",
+    "dyadic_leak",
+    "multiplier",
+    "rshift_dither",
+    "rshift_even",
+]
+
+LEAK_BITS = 15
+MULTIPLIER_BITS = 15
+
+
+class Fraction2(NamedTuple):
+    """m / 2^n."""
+
+    m: int
+    n: int
+
+    @property
+    def value(self) -> float:
+        return math.ldexp(self.m, -self.n)
+
+
+def rshift_even(a: Tensor, n: Tensor | int) -> Tensor:
+    """a / 2^n for int64 `a`, halves to even; n = 0 is the identity."""
+    n = torch.as_tensor(n, dtype=torch.int64)
+    one = torch.ones_like(n)
+    floor = a >> n
+    rest = a - (floor << n)
+    half = torch.where(n > 0, one << (n - 1).clamp_min(0), one)
+    up = (rest > half) | ((rest == half) & (floor % 2 != 0))
+    return torch.where(n > 0, floor + up.to(a.dtype), a)
+
+
+def bit_reverse4(t: int) -> int:
+    """Reversal of the four low bits of t."""
+    t %= 16
+    return ((t & 1) << 3) | ((t & 2) << 1) | ((t & 4) >> 1) | ((t & 8) >> 3)
+
+
+def dither_offset(p: Tensor, t: int, n: Tensor | int) -> Tensor:
+    """d = ((40503 p + (bitrev4(t mod 16) << 12) + 2048) mod 2^16) >> (16 - n), n <= 16; p int64."""
+    n = torch.as_tensor(n, dtype=torch.int64, device=p.device)
+    return ((40503 * p + (bit_reverse4(t) << 12) + 2048) % 65536) >> (16 - n)
+
+
+def rshift_dither(a: Tensor, n: Tensor | int, p: Tensor, t: int) -> Tensor:
+    """(a + d) >> n with an offset that changes with the position p and the time t; n = 0 is the identity."""
+    n = torch.as_tensor(n, dtype=torch.int64)
+    return (a + dither_offset(p, t, n)) >> n
+
+
+def dyadic_leak(leak: float) -> Fraction2:
+    """leak as m / 2^n: exact with n <= 8 where it can be, else with n = 15."""
+    for n in range(9):
+        if leak * 2**n == round(leak * 2**n):
+            return Fraction2(round(leak * 2**n), n)
+    return Fraction2(round(leak * 2**LEAK_BITS), LEAK_BITS)
+
+
+def multiplier(x: float) -> Fraction2:
+    """The positive number x as a 15-bit multiplier and a shift: 2^14 <= m < 2^15, or exact powers of two."""
+    if x <= 0 or not math.isfinite(x):
+        raise ValueError(f"a multiplier must be positive and finite, got {x}")
+    mantissa, exponent = math.frexp(x)  # x = mantissa * 2^exponent, 0.5 <= mantissa < 1
+    if mantissa == 0.5 and exponent <= 1:
+        return Fraction2(1, 1 - exponent)
+    m, n = round(mantissa * 2**MULTIPLIER_BITS), MULTIPLIER_BITS - exponent
+    if m == 2**MULTIPLIER_BITS:
+        m, n = m // 2, n - 1
+    while n < 0:
+        m, n = m * 2, n + 1
+    return Fraction2(m, n)

@@ -1,0 +1,44 @@
+"""The one definition of a weight scale: max|W_c| / (2^(b-1) - 1), shrunk to the least squared error."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ptq4snn.numerics.grid import quantize, signed_range
+
+__all__ = ["SHRINKS", "shrink_errors", "weight_scales"]
+
+SHRINKS = torch.linspace(0.40, 1.00, 61, dtype=torch.float64)
+
+
+def full_scales(weight: Tensor, bits: int, floor: Tensor | float = 0.0) -> Tensor:
+    """Scales [C] at which nothing of weight [C, K] is clipped."""
+    top = signed_range(bits)[1]
+    s = weight.abs().amax(1).double() / top
+    tiny = torch.finfo(torch.float32).tiny
+    return torch.maximum(s, torch.as_tensor(floor, dtype=torch.float64, device=s.device)).clamp_min(tiny)
+
+
+def shrink_errors(weight: Tensor, bits: int, full: Tensor, floor: Tensor | float = 0.0) -> Tensor:
+    """Squared error [61, C] of weight [C, K] for every shrink factor of its full scales [C]."""
+    w = weight.double()
+    rows = []
+    for f in SHRINKS.to(w.device):
+        s = torch.maximum(full * f, torch.as_tensor(floor, dtype=torch.float64, device=w.device))[:, None]
+        rows.append((quantize(w, s, bits) * s - w).square().sum(1))
+    return torch.stack(rows)
+
+
+def weight_scales(
+    weight: Tensor, bits: int, floor: Tensor | float = 0.0, per_tensor: bool = False
+) -> Tensor:
+    """Scales [C] (float64) of weight [C, ...]; `floor` keeps channels of almost no weight alive."""
+    w = weight.reshape(1, -1) if per_tensor else weight.flatten(1)
+    full = full_scales(w, bits, floor if not per_tensor else 0.0)
+    errors = shrink_errors(w, bits, full, floor if not per_tensor else 0.0)
+    best = len(SHRINKS) - 1 - errors.flip(0).argmin(0)  # of equal errors the largest scale
+    s = full * SHRINKS.to(full.device)[best]
+    if per_tensor:
+        s = s.expand(weight.shape[0])
+    return torch.maximum(s, torch.as_tensor(floor, dtype=torch.float64, device=s.device)).clone()

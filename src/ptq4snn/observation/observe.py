@@ -1,0 +1,137 @@
+"""One float pass over the calibration set: states, firing, currents of streams, ranges of inputs and chains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.folding import Folded
+from ptq4snn.discovery.layout import Layout
+from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.observation.inputs import InputStatistics
+from ptq4snn.observation.statistics import BINS, ChannelStatistics, bin_index
+
+__all__ = ["Observation", "observe"]
+
+FLUSH = 4_000_000  # state values a neuron may hold back before they are counted
+
+
+@dataclass
+class Observation:
+    """Sums and counts of one part of the calibration set; parts merge exactly."""
+
+    neurons: dict[str, ChannelStatistics]
+    writers: dict[str, Tensor]  # [C] largest |output| of projections that write streams or chains
+    inputs: dict[str, InputStatistics]
+    samples: int = 0
+
+    def merge(self, other: Observation) -> Observation:
+        return Observation(
+            {n: s.merge(other.neurons[n]) for n, s in self.neurons.items()},
+            {n: torch.maximum(w, other.writers[n]) for n, w in self.writers.items()},
+            {n: i.merge(other.inputs[n]) for n, i in self.inputs.items()},
+            self.samples + other.samples,
+        )
+
+
+@dataclass
+class NeuronObserver:
+    """Counts what a float core's probe reports."""
+
+    layout: Layout
+    theta: Tensor
+    currents: bool
+    statistics: ChannelStatistics
+    index: int = 0  # moves the subset of positions on
+    held: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    size: int = 0
+
+    def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
+        if self.currents:
+            top = self.layout.by_channel(x.abs()).amax((0, 2)).double().cpu()
+            self.statistics.current = torch.maximum(self.statistics.current, top)
+        self.held.append((s, v))
+        self.size += v.numel()
+        if self.size > FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self.held:
+            return
+        s = self.layout.by_channel(torch.cat([s for s, _ in self.held]))  # [steps * B, C, P]
+        v = self.layout.by_channel(torch.cat([v for _, v in self.held]) / self.theta.to(self.held[0][1]))
+        self.held, self.size = [], 0
+        st, channels = self.statistics, self.layout.channels
+        st.spikes += s.sum((0, 2), dtype=torch.float64).long().cpu()
+        st.steps += s.shape[0] * s.shape[2]
+        low, high = (f((0, 2)).double().cpu() for f in (v.amin, v.amax))
+        st.low, st.high = torch.minimum(st.low, low), torch.maximum(st.high, high)
+        stride = max(1, min(16, v.shape[2] // 16))
+        part = v[:, :, self.index % stride :: stride]
+        self.index += 1
+        number = bin_index(part) + BINS * torch.arange(channels, device=v.device).view(1, -1, 1)
+        counts = torch.bincount(number.flatten(), minlength=channels * BINS)
+        st.histogram += counts.view(channels, BINS).cpu()
+
+
+def _neuron_observers(folded: Folded) -> dict[str, NeuronObserver]:
+    observers = {}
+    for name, info in folded.discovery.neurons.items():
+        theta = folded.specs[name].theta
+        observer = NeuronObserver(
+            info.layout, theta, info.stream is not None, ChannelStatistics.empty(info.layout.channels)
+        )
+        folded.core(name).probe = observer
+        observers[name] = observer
+    return observers
+
+
+def _watch_projections(folded: Folded, seen: Observation) -> list[Any]:
+    handles = []
+    for name, info in folded.discovery.projections.items():
+        module = folded.projection(name)
+        if info.reads == "data":
+            statistics = InputStatistics.for_module(module)
+            seen.inputs[name] = statistics
+
+            def read(_m: nn.Module, args: Any, statistics: InputStatistics = statistics) -> None:
+                statistics.update(args[0])
+
+            handles.append(module.register_forward_pre_hook(read))
+        if info.role in ("stream", "chain"):
+            axis = channel_axis(module)
+            seen.writers[name] = torch.zeros(folded.weight(name).shape[0], dtype=torch.float64)
+
+            def wrote(_m: nn.Module, _a: Any, out: Tensor, name: str = name, axis: int = axis) -> None:
+                top = out.abs().movedim(axis, 0).flatten(1).amax(1).double().cpu()
+                seen.writers[name] = torch.maximum(seen.writers[name], top)
+
+            handles.append(module.register_forward_hook(wrote))
+    return handles
+
+
+def observe(folded: Folded, batches: Iterable[Tensor], batch_axis: int) -> Observation:
+    """Run the float model over the micro-batches and count."""
+    observers = _neuron_observers(folded)
+    seen = Observation({n: o.statistics for n, o in observers.items()}, {}, {})
+    handles = _watch_projections(folded, seen)
+    try:
+        for x in batches:
+            reset_neurons(folded.model)
+            with torch.no_grad():
+                folded.model(x)
+            for o in observers.values():
+                o.flush()
+            seen.samples += x.shape[batch_axis]
+    finally:
+        for h in handles:
+            h.remove()
+        for name in observers:
+            folded.core(name).probe = None
+        reset_neurons(folded.model)
+    return seen

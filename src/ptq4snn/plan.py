@@ -1,0 +1,159 @@
+"""The frozen result of quantization: everything but the weight integers, JSON-able.
+
+Units. A projection's accumulator counts multiples of `lattice[c]`; it emits ((Wq x) << shift) + bias, which counts
+`lattice[c] * 2^-shift`. A neuron counts H in `unit[c]` and keeps V = scale[c] * Vq.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ptq4snn.discovery.layout import Layout
+
+__all__ = ["InputPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
+
+Numbers = tuple[float, ...]
+Integers = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InputPlan:
+    """x ~ scale * (p - zero / 2^16), p in 0..255, per input channel (one entry: for all of them)."""
+
+    scales: Numbers
+    zeros: Integers
+    exact: bool  # every calibration sample lies on this grid
+
+
+@dataclass(frozen=True)
+class RescalePlan:
+    """clip(rshift(y * multiplier, shift)) to `bits` bits; the result counts `scales`."""
+
+    multipliers: Integers
+    shifts: Integers
+    bits: int
+    scales: Numbers
+
+
+@dataclass(frozen=True)
+class ProjectionPlan:
+    name: str
+    role: str
+    bits: int | None  # None: float weights
+    scales: Numbers  # s_w
+    lattice: Numbers  # real value of one accumulator step
+    shift: int  # F
+    quantum: float  # the input carrier is quantum * integer
+    over_time: bool  # the quantum holds 1/T
+    bound: int  # largest |emitted integer| that any input can cause
+    input: InputPlan | None = None
+    rescale: RescalePlan | None = None
+    decode: bool = False
+
+
+@dataclass(frozen=True)
+class NeuronPlan:
+    name: str
+    kind: str
+    layout: Layout
+    coupling: str
+    comparator: str
+    reset: str
+    rounding: str
+    v_rest: float
+    shift: int  # F
+    quantum: float
+    over_time: bool
+    emits_units: bool  # the input already counts units (pairs); else it counts 2^F units
+    bits: Integers
+    k: tuple[int | None, ...]
+    scales: Numbers  # s_mem
+    unit: Numbers
+    theta: Numbers  # integers unless arithmetic is "float"
+    rho: Numbers
+    leak: tuple[tuple[int, int], ...]  # m, n
+    charge: tuple[tuple[int, int], ...]  # A += rshift(Vq * m, n)
+    settle: tuple[tuple[int, int], ...]  # Vq = clip(rshift(A * m, n))
+    bound: int  # largest |A|
+    leak_error: float
+    elements: int  # state values of one channel of one sample at calibration size
+    steps: int
+    in_budget: bool
+    stem: bool
+    readout: bool
+    zero_state: bool
+
+    @property
+    def channels(self) -> int:
+        return len(self.bits)
+
+    @property
+    def carries_state(self) -> bool:
+        return self.steps > 1 and not self.zero_state
+
+
+@dataclass(frozen=True)
+class OutputPlan:
+    projection: str | None
+    axis: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    recipe: dict[str, Any]
+    arithmetic: str
+    steps: int  # T at calibration; another T may be used later
+    norms: tuple[str, ...]
+    projections: dict[str, ProjectionPlan]
+    neurons: dict[str, NeuronPlan]
+    outputs: tuple[OutputPlan, ...]
+    beta: float | None = None
+    percentile: float | None = None
+
+    def average_bits(self) -> float:
+        """Element-weighted average over the states in the budget."""
+        total = sum(n.elements * n.channels for n in self.neurons.values() if n.in_budget)
+        spent = sum(n.elements * sum(n.bits) for n in self.neurons.values() if n.in_budget)
+        return spent / total if total else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        d = asdict(self)
+        for name, n in self.neurons.items():
+            d["neurons"][name]["layout"] = n.layout.to_dict()
+        return d
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Plan:
+        return cls(
+            recipe=d["recipe"],
+            arithmetic=d["arithmetic"],
+            steps=d["steps"],
+            norms=tuple(d["norms"]),
+            projections={n: _projection(p) for n, p in d["projections"].items()},
+            neurons={n: _neuron(p) for n, p in d["neurons"].items()},
+            outputs=tuple(OutputPlan(**o) for o in d["outputs"]),
+            beta=d["beta"],
+            percentile=d["percentile"],
+        )
+
+
+def _tuples(x: Any) -> Any:
+    return tuple(_tuples(i) for i in x) if isinstance(x, list) else x
+
+
+def _known(cls: Any, d: dict[str, Any]) -> dict[str, Any]:
+    return {f.name: _tuples(d[f.name]) for f in fields(cls)}
+
+
+def _projection(d: dict[str, Any]) -> ProjectionPlan:
+    p = _known(ProjectionPlan, d)
+    p["input"] = InputPlan(**_known(InputPlan, d["input"])) if d["input"] else None
+    p["rescale"] = RescalePlan(**_known(RescalePlan, d["rescale"])) if d["rescale"] else None
+    return ProjectionPlan(**p)
+
+
+def _neuron(d: dict[str, Any]) -> NeuronPlan:
+    p = _known(NeuronPlan, d)
+    p["layout"] = Layout.from_dict(d["layout"])
+    return NeuronPlan(**p)

@@ -1,0 +1,62 @@
+"""How long work tells how far it is: silent by default, a bar when stderr is a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+__all__ = ["Progress", "RichProgress", "Silent", "for_terminal"]
+
+T = TypeVar("T")
+
+
+class Progress(Protocol):
+    """Whatever can follow an iteration."""
+
+    def track(self, iterable: Iterable[T], total: int | None, description: str) -> Iterator[T]:
+        """Yield the items of `iterable`, of which there are `total` (None: not known)."""
+        ...
+
+
+class Silent:
+    """Progress that shows nothing."""
+
+    def track(self, iterable: Iterable[T], total: int | None, description: str) -> Iterator[T]:
+        yield from iterable
+
+
+class RichProgress:
+    """One bar on stderr per tracked iteration; it disappears when the iteration ends.
+
+    Iterations may nest: rich allows one live display at a time, so they share it.
+    """
+
+    def __init__(self) -> None:
+        from rich.console import Console  # here, because a piped run must not pay for the import
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bars = Bars(*columns, console=Console(stderr=True), transient=True)
+        self._open = 0
+
+    def track(self, iterable: Iterable[T], total: int | None, description: str) -> Iterator[T]:
+        if self._open == 0:
+            self._bars.start()
+        self._open += 1
+        task = self._bars.add_task(description, total=total)
+        try:
+            for item in iterable:
+                yield item
+                self._bars.advance(task)
+        finally:
+            self._bars.remove_task(task)
+            self._open -= 1
+            if self._open == 0:
+                self._bars.stop()
+
+
+def for_terminal() -> Progress:
+    """A bar when a person is watching stderr, silence when it is piped."""
+    return RichProgress() if sys.stderr.isatty() else Silent()

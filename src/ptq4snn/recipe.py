@@ -1,0 +1,219 @@
+"""The configuration: one frozen value that says how a model is quantized.
+
+Presets are named after what they store: "w4m4" is 4-bit weights and a 4-bit state budget, "w4m32" keeps the
+states (coupling "none"), "w32m4" keeps the weights. This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from dataclasses import replace as dataclass_replace
+from pathlib import Path
+from typing import Any
+
+from ptq4snn.errors import RecipeError
+from ptq4snn.overrides import COUPLINGS, Override, Overrides
+from ptq4snn.validation import boolean, choice, integer, number, numbers
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["ALLOCATIONS", "COUPLINGS", "Override", "Overrides", "Recipe"]
+
+ALLOCATIONS = ("uniform", "mpba")
+PRESET = re.compile(r"w([2-8]|32)m(2|4|8|32)")
+FLOAT_BITS = 32
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to quantize. Every field has a default; `Recipe()` is the preset "w4m4".
+
+    weights: bits of a weight, 2 to 8; None (or 32) keeps float weights, which forces arithmetic "float".
+    membrane: budget: bits of a state on average over the eligible channels, 2 to 8. With allocation
+        "uniform" every channel gets it, so it must be 2, 4 or 8. Ignored by coupling "none".
+    coupling: where a state's scale comes from. bridge: weight scale * 2^k per channel; layerwise: one k per
+        neuron; flowq: one weight scale and one k per layer; reuse: the weight's own scale; independent: its
+        own scale per channel, by fixed-point multiply; none: the state stays 32-bit.
+    allocation: uniform, or mpba (2, 4 or 8 bits per channel by firing rate and sensitivity).
+    state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
+    arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
+    stream: how writers reach a stream's scale: multiply (15-bit fixed point) or shift.
+    objective: name of the registered objective of the scale searches.
+    joint: search weight scale and k together; None does so for models with streams or bare neurons.
+    lambda_mem: weight of the state's error in the joint search.
+    first_bits, first_membrane: bits of the first projection's weights and of its neuron's state.
+    last_bits: bits of the classifier's weights.
+    chain_bits: bits of the tensor between two projections without a neuron between them, 8 or 16.
+    samples: calibration samples that are used at most.
+    holdout: samples that score (beta, percentile).
+    micro_batch: samples per forward pass, whatever batches the data comes in.
+    sensitivity_batches: micro-batches that estimate the sensitivity.
+    beta: share of the firing rate in a channel's score, the rest is sensitivity; None searches beta_grid.
+    percentile: channels above this percentile of the score get 8 bits; None searches percentile_grid.
+    beta_grid, percentile_grid: what the search tries.
+    seed: of everything drawn at random.
+    overrides: name pattern -> any of weights, membrane, coupling, exclude; later patterns win.
+    """
+
+    weights: int | None = 4
+    membrane: float = 4.0
+    coupling: str = "bridge"
+    allocation: str = "mpba"
+    state_rounding: str = "even"
+    arithmetic: str = "integer"
+    stream: str = "multiply"
+    objective: str = "squared_error"
+    joint: bool | None = None
+    lambda_mem: float = 1.0
+    first_bits: int = 8
+    first_membrane: int = 16
+    last_bits: int = 8
+    chain_bits: int = 8
+    samples: int = 1024
+    holdout: int = 128
+    micro_batch: int = 16
+    sensitivity_batches: int = 10
+    beta: float | None = None
+    percentile: float | None = None
+    beta_grid: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    percentile_grid: tuple[float, ...] = (96.0, 97.0, 98.0, 99.0)
+    seed: int = 0
+    overrides: Mapping[str, Override] = field(default_factory=Overrides)
+
+    def __post_init__(self) -> None:
+        self._check_choices()
+        self._check_bits()
+        self._check_protocol()
+        self._set("overrides", Overrides.of(self.overrides))
+        if self.weights is None:  # there are no integers to add up
+            self._set("arithmetic", "float")
+        couplings = {self.coupling, *(o.coupling for o in self.overrides.values())}
+        if self.state_rounding == "dither" and "independent" in couplings:
+            raise RecipeError(
+                'state_rounding "dither" needs states that are shifted; coupling "independent" multiplies: '
+                'choose state_rounding "even" or another coupling'
+            )
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)  # the one door of a frozen dataclass, used by checks only
+
+    def _check_choices(self) -> None:
+        choice("coupling", self.coupling, COUPLINGS)
+        choice("allocation", self.allocation, ALLOCATIONS)
+        choice("state_rounding", self.state_rounding, ("even", "dither"))
+        choice("arithmetic", self.arithmetic, ("integer", "float"))
+        choice("stream", self.stream, ("multiply", "shift"))
+        if not isinstance(self.objective, str) or not self.objective:
+            raise RecipeError(f'objective must be a name such as "squared_error", not {self.objective!r}')
+        if self.joint is not None:
+            boolean("joint", self.joint)
+
+    def _check_bits(self) -> None:
+        if self.weights is not None:
+            keep = "None or 32 keeps float weights"
+            self._set("weights", integer("weights", self.weights, 2, 8, also=(FLOAT_BITS,), hint=keep))
+        if self.weights == FLOAT_BITS:
+            self._set("weights", None)
+        self._check_membrane()
+        integer("first_bits", self.first_bits, 2, 8)
+        integer("last_bits", self.last_bits, 2, 8)
+        choice("first_membrane", self.first_membrane, (2, 4, 8, 16))
+        choice("chain_bits", self.chain_bits, (8, 16))
+
+    def _check_membrane(self) -> None:
+        keep = 'coupling "none" keeps 32-bit states'
+        if self.coupling == "none":
+            budget = number("membrane", self.membrane)
+        else:
+            budget = number("membrane", self.membrane, 2, 8, hint=keep)
+            if self.allocation == "uniform" and budget not in (2, 4, 8):
+                raise RecipeError(
+                    f'membrane must be 2, 4 or 8 with allocation "uniform", not {self.membrane!r}: '
+                    'choose one of them, or allocation "mpba" for an average between'
+                )
+        self._set("membrane", budget)
+
+    def _check_protocol(self) -> None:
+        for name in ("samples", "holdout", "micro_batch", "sensitivity_batches"):
+            integer(name, getattr(self, name), 1)
+        integer("seed", self.seed, 0, 2**63 - 1)
+        self._set("lambda_mem", number("lambda_mem", self.lambda_mem, 0))
+        if self.beta is not None:
+            self._set("beta", number("beta", self.beta, 0, 1))
+        if self.percentile is not None:
+            self._set("percentile", number("percentile", self.percentile, 0, 100))
+        self._set("beta_grid", numbers("beta_grid", self.beta_grid, 0, 1))
+        self._set("percentile_grid", numbers("percentile_grid", self.percentile_grid, 0, 100))
+
+    def override(self, name: str) -> Override:
+        """What the overrides say about the module called `name`."""
+        return Overrides.of(self.overrides).match(name)
+
+    def replace(self, **changes: Any) -> Recipe:
+        """This recipe with some fields changed."""
+        refuse_unknown(changes)
+        return dataclass_replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as JSON-able values; `from_dict` gives the same recipe back."""
+        out = {f.name: getattr(self, f.name) for f in fields(self)}
+        out["beta_grid"], out["percentile_grid"] = list(self.beta_grid), list(self.percentile_grid)
+        out["overrides"] = {pattern: rule.to_dict() for pattern, rule in self.overrides.items()}
+        return out
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """A recipe from some of its fields; unknown names are refused."""
+        refuse_unknown(values)
+        return cls(**values)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Recipe:
+        """A recipe from a TOML file whose keys are the fields."""
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as e:
+            raise RecipeError(f"cannot read the recipe {path}: {e.strerror}") from e
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+            raise RecipeError(f"the recipe {path} is not TOML: {e}") from e
+        try:
+            return cls.from_dict(values)
+        except RecipeError as e:
+            raise RecipeError(f"{path}: {e}") from e
+
+    @classmethod
+    def parse(cls, spec: str | Path | Mapping[str, Any] | Recipe) -> Recipe:
+        """A recipe from a preset's name ("w4m4"), a TOML file, a mapping, or a recipe."""
+        if isinstance(spec, Recipe):
+            return spec
+        if isinstance(spec, Mapping):
+            return cls.from_dict(spec)
+        if isinstance(spec, Path) or (isinstance(spec, str) and spec.endswith(".toml")):
+            return cls.from_toml(spec)
+        found = PRESET.fullmatch(spec) if isinstance(spec, str) else None
+        if found is None:
+            raise RecipeError(
+                f"{spec!r} is not a recipe: give a preset such as w4m4 (w2 to w8 or w32, m2, m4, m8 or m32), "
+                "or a .toml file"
+            )
+        weights, membrane = map(int, found.groups())
+        if membrane == FLOAT_BITS:
+            return cls(weights=weights, membrane=membrane, coupling="none")
+        return cls(weights=weights, membrane=membrane)
+
+
+def refuse_unknown(names: Iterable[object]) -> None:
+    """Raise for the first name that is not a field, with the nearest one that is."""
+    known = [f.name for f in fields(Recipe)]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise RecipeError(f"a recipe has no {name!r}: {hint}")

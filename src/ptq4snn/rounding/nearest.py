@@ -1,0 +1,34 @@
+"""Weights to integers, nearest rounding: the scale of every output channel and Wq."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ptq4snn.numerics.grid import quantize
+from ptq4snn.numerics.scales import weight_scales
+
+__all__ = ["QuantWeight", "round_nearest"]
+
+
+@dataclass(frozen=True)
+class QuantWeight:
+    """W_c ~ scales[c] * integers[c]; with bits None the "integers" are W / scale, unrounded."""
+
+    bits: int | None
+    scales: Tensor  # [C] float64
+    integers: Tensor  # like W, float64
+
+
+def round_nearest(
+    weight: Tensor, bits: int | None, floor: Tensor | float = 0.0, per_tensor: bool = False,
+    scales: Tensor | None = None,
+) -> QuantWeight:  # fmt: skip
+    """Quantize weight [C, ...]; without `scales` they are searched (numerics/scales.py)."""
+    w = weight.double()
+    if scales is None:
+        scales = weight_scales(w, bits or 8, floor, per_tensor)
+    s = scales.view(-1, *[1] * (w.dim() - 1))
+    return QuantWeight(bits, scales, quantize(w, s, bits) if bits is not None else torch.as_tensor(w / s))

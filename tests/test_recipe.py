@@ -1,0 +1,216 @@
+"""Recipes: presets, TOML, unknown names, ranges, round trips."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptq4snn.errors import RecipeError
+from ptq4snn.recipe import Override, Recipe
+
+
+def test_defaults_are_those_of_the_method() -> None:
+    r = Recipe()
+    assert (r.weights, r.membrane, r.coupling, r.allocation) == (4, 4.0, "bridge", "mpba")
+    assert (r.samples, r.holdout, r.micro_batch, r.sensitivity_batches) == (1024, 128, 16, 10)
+    assert r.beta_grid == (0, 0.2, 0.4, 0.6, 0.8, 1) and r.percentile_grid == (96, 97, 98, 99)
+    assert (r.first_bits, r.first_membrane, r.last_bits, r.chain_bits) == (8, 16, 8, 8)
+    assert (r.lambda_mem, r.joint, r.beta, r.percentile, r.seed) == (1.0, None, None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("preset", "weights", "membrane", "coupling"),
+    [
+        ("w4m4", 4, 4.0, "bridge"),
+        ("w2m8", 2, 8.0, "bridge"),
+        ("w4m32", 4, 32.0, "none"),
+        ("w32m4", None, 4.0, "bridge"),
+    ],
+)
+def test_presets(preset: str, weights: int | None, membrane: float, coupling: str) -> None:
+    r = Recipe.parse(preset)
+    assert (r.weights, r.membrane, r.coupling) == (weights, membrane, coupling)
+
+
+@pytest.mark.parametrize("text", ["w1m4", "w9m4", "w4m3", "w4", "W4M4", "w4m4x", "", "w4m16"])
+def test_unknown_presets_are_refused(text: str) -> None:
+    with pytest.raises(RecipeError, match="is not a recipe"):
+        Recipe.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("wieghts", "weights"),
+        ("membrane_bits", "membrane"),
+        ("betagrid", "beta_grid"),
+        ("Coupling", "coupling"),
+    ],
+)
+def test_unknown_keys_name_the_nearest(key: str, nearest: str) -> None:
+    for call in (lambda: Recipe.from_dict({key: 1}), lambda: Recipe().replace(**{key: 1})):
+        with pytest.raises(RecipeError) as e:
+            call()
+        assert repr(key) in str(e.value) and f"did you mean {nearest!r}?" in str(e.value)
+
+
+def test_unknown_key_far_from_all_lists_them() -> None:
+    with pytest.raises(RecipeError, match=r"known are weights, membrane, .*overrides"):
+        Recipe.from_dict({"zzz": 1})
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"weights": 1}, "weights must be an integer from 2 to 8, not 1; None or 32 keeps float weights"),
+    ({"weights": 9}, "weights must be"),
+    ({"weights": 4.0}, "weights must be"),
+    ({"weights": True}, "weights must be"),
+    ({"membrane": 1.99}, 'from 2 to 8, not 1.99; coupling "none" keeps 32-bit states'),
+    ({"membrane": 8.01}, "membrane must be"),
+    ({"membrane": float("nan")}, "membrane must be"),
+    ({"membrane": "4"}, "membrane must be"),
+    ({"membrane": 3.0, "allocation": "uniform"}, 'membrane must be 2, 4 or 8 with allocation "uniform"'),
+    ({"membrane": float("inf"), "coupling": "none"}, "membrane must be a finite number"),
+    ({"coupling": "brige"}, "did you mean 'bridge'?"),
+    ({"coupling": None}, "coupling must be one of none, reuse"),
+    ({"allocation": "mixed"}, "allocation must be one of uniform, mpba"),
+    ({"state_rounding": "up"}, "state_rounding must be"),
+    ({"state_rounding": "dither", "coupling": "independent"}, "needs states that are shifted"),
+    ({"arithmetic": "int"}, "arithmetic must be one of integer, float"),
+    ({"stream": "add"}, "stream must be one of multiply, shift"),
+    ({"objective": ""}, "objective must be a name"),
+    ({"joint": 1}, "joint must be true or false"),
+    ({"lambda_mem": -1}, "lambda_mem must be"),
+    ({"first_bits": 16}, "first_bits must be an integer from 2 to 8"),
+    ({"first_membrane": 32}, "first_membrane must be one of 2, 4, 8, 16"),
+    ({"chain_bits": 4}, "chain_bits must be one of 8, 16"),
+    ({"samples": 0}, "samples must be an integer of at least 1"),
+    ({"micro_batch": 2.5}, "micro_batch must be"),
+    ({"seed": -1}, "seed must be"),
+    ({"beta": 1.1}, "beta must be a number from 0 to 1"),
+    ({"percentile": 101}, "percentile must be"),
+    ({"beta_grid": []}, "beta_grid must be a list of numbers"),
+    ({"beta_grid": "0.5"}, "beta_grid must be a list"),
+    ({"percentile_grid": [96, "97"]}, "every value of percentile_grid"),
+    ({"overrides": [1]}, "overrides must map name patterns"),
+    (
+        {"overrides": {"layer3.*": {"membrain": 8}}},
+        "['layer3.*'] has no 'membrain': did you mean 'membrane'?",
+    ),
+    ({"overrides": {"layer3.*": {"membrane": 3}}}, "overrides['layer3.*']: membrane must be one of"),
+    ({"overrides": {"": {"membrane": 8}}}, "a pattern of overrides"),
+    ({"overrides": {"fc": 8}}, "overrides['fc'] must be a mapping"),
+    (
+        {"state_rounding": "dither", "overrides": {"fc": {"coupling": "independent"}}},
+        "needs states that are shifted",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD)
+def test_bad_values_are_one_sentence(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError) as e:
+        Recipe.from_dict(values)
+    assert message in str(e.value)
+    assert "\n" not in str(e.value)
+
+
+@given(st.floats(2, 8))
+def test_any_budget_between_is_accepted(budget: float) -> None:
+    assert Recipe(membrane=budget).membrane == budget
+
+
+@given(st.floats().filter(lambda b: not 2 <= b <= 8))
+def test_every_other_budget_is_refused(budget: float) -> None:
+    with pytest.raises(RecipeError):
+        Recipe(membrane=budget)
+
+
+def test_coupling_none_ignores_the_budget() -> None:
+    assert Recipe(membrane=32, coupling="none").coupling == "none"
+    assert Recipe(membrane=5, coupling="none", allocation="uniform").coupling == "none"
+
+
+def test_float_weights_force_float_arithmetic() -> None:
+    assert Recipe(weights=None, arithmetic="integer").arithmetic == "float"
+    assert Recipe(weights=32).weights is None
+    assert Recipe().arithmetic == "integer"
+
+
+def test_overrides_match_in_order_and_hash() -> None:
+    r = Recipe(overrides={"layer3.*": {"membrane": 8}, "layer3.1.*": {"membrane": 4, "weights": 6}})  # type: ignore[dict-item]
+    assert r.override("layer3.0.sn1") == Override(membrane=8)
+    assert r.override("layer3.1.sn1") == Override(membrane=4, weights=6)
+    assert r.override("Layer3.1.sn1") == Override()
+    same = Recipe.from_dict(r.to_dict())
+    assert hash(r) == hash(same) and r == same
+    swapped = Recipe.from_dict({"overrides": dict(reversed(r.to_dict()["overrides"].items()))})
+    assert swapped != r
+
+
+def test_the_source_mapping_cannot_change_a_recipe() -> None:
+    rules = {"fc": {"weights": 8}}
+    r = Recipe.from_dict({"overrides": rules})
+    rules["fc"]["weights"] = 2
+    rules["x"] = {"weights": 2}
+    assert r.to_dict()["overrides"] == {"fc": {"weights": 8}}
+
+
+def test_json_round_trip() -> None:
+    r = Recipe(
+        weights=None,
+        membrane=3.25,
+        beta=0.6,
+        percentile=97,
+        seed=7,
+        beta_grid=(0.5,),
+        joint=True,
+        overrides={"fc": Override(exclude=True)},
+    )
+    assert Recipe.from_dict(json.loads(json.dumps(r.to_dict()))) == r
+
+
+def test_replace_keeps_the_rest_and_checks() -> None:
+    r = Recipe(weights=6).replace(membrane=2)
+    assert (r.weights, r.membrane) == (6, 2.0)
+    with pytest.raises(RecipeError, match="membrane must be"):
+        r.replace(membrane=9)
+
+
+def test_toml(tmp_path: Path) -> None:
+    file = tmp_path / "r.toml"
+    file.write_text('weights = 3\nmembrane = 3.5\nbeta_grid = [0, 1]\n[overrides."layer3.*"]\nmembrane = 8\n')
+    r = Recipe.parse(str(file))
+    assert (r.weights, r.membrane, r.beta_grid) == (3, 3.5, (0.0, 1.0))
+    assert r.override("layer3.0.sn1").membrane == 8
+    assert Recipe.parse(file) == r
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("weights = ", "is not TOML"),
+        ("wights = 4", "did you mean 'weights'"),
+        ("weights = 4.5", "weights must be"),
+    ],
+)
+def test_bad_toml_names_the_file(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "r.toml"
+    file.write_text(text)
+    with pytest.raises(RecipeError, match=message) as e:
+        Recipe.from_toml(file)
+    assert str(file) in str(e.value)
+
+
+def test_missing_toml(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"cannot read the recipe .*nothing\.toml"):
+        Recipe.parse(str(tmp_path / "nothing.toml"))
+
+
+def test_parse_takes_mappings_and_recipes() -> None:
+    r = Recipe.parse({"weights": 5})
+    assert r.weights == 5 and Recipe.parse(r) is r
