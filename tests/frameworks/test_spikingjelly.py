@@ -124,7 +124,7 @@ def test_exactly_on_the_threshold(name: str) -> None:
     """Dyadic numbers, computed without rounding: a potential that equals the threshold fires."""
     for v_reset in (0.0, None, -0.5):
         original = node(name, v_reset=v_reset)
-        x = currents(2).round()[:8]
+        x = (currents(2) * 2).round()[:8] / 2
         hits = 0
         shell = shell_of(original)
         for x_t in x:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from ptq4snn.discovery.discover import Discovery, reset_neurons
 from ptq4snn.discovery.facts import Norm
@@ -140,12 +141,13 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
 
 
 def _spikes(model: nn.Module, discovery: Discovery, x: Tensor) -> list[tuple[str, Tensor]]:
-    """Spikes of every neuron call, in execution order."""
+    """Spikes of every neuron call, in execution order; some frameworks' spikes have to be kept in float64."""
     seen: list[tuple[str, Tensor]] = []
 
     def note(name: str) -> Any:
-        def hook(_m: nn.Module, _args: Any, out: Any) -> None:
+        def hook(_m: nn.Module, _args: Any, out: Any) -> Any:
             seen.append((name, (out[0] if isinstance(out, (tuple, list)) else out).bool()))
+            return tree_map(lambda o: o.double() if isinstance(o, Tensor) else o, out)
 
         return hook
 

@@ -19,7 +19,7 @@ class SequenceShell(Shell):
 
 def scalar(value: float | Tensor) -> Tensor:
     """A float64 0-dim tensor, detached from training."""
-    return torch.as_tensor(value).detach().to(torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64).detach()
 
 
 class NativeAdapter:

@@ -38,7 +38,7 @@ class Spike(torch.autograd.Function):
 
 def fire(u: Tensor, alpha: float = 2.0) -> Tensor:
     """Spikes where u = H - theta is not negative."""
-    spikes: Tensor = Spike.apply(u, alpha)
+    spikes: Tensor = Spike.apply(u, alpha)  # type: ignore[no-untyped-call]
     return spikes
 
 

@@ -104,5 +104,8 @@ class FloatCore(NeuronCore):
     def from_potential(self, mem: Tensor) -> Tensor:
         return mem - self.spec.v_rest if self.spec.v_rest else mem
 
-    state_value = potential
-    from_state_value = from_potential
+    def state_value(self, v: Tensor) -> Tensor:
+        return self.potential(v)
+
+    def from_state_value(self, mem: Tensor) -> Tensor:
+        return self.from_potential(mem)

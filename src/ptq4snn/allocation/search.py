@@ -1,0 +1,50 @@
+"""Grid search of (beta, P) on held-out samples, without labels: KL to the float model, then agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = ["Trial", "divergence", "grid_search"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    beta: float
+    percentile: float
+    kl: float
+    agreement: float
+    average_bits: float
+
+
+def divergence(expected: Tensor, found: Tensor) -> tuple[float, float]:
+    """Mean KL(expected || found) and share of equal decisions, from logits [B, classes, ...]."""
+    p, q = (F.log_softmax(x.double(), 1) for x in (expected, found))
+    kl = float((p.exp() * (p - q)).sum(1).mean())
+    return kl, float((expected.argmax(1) == found.argmax(1)).double().mean())
+
+
+def grid_search(
+    points: Iterable[tuple[float, float]],
+    allocation: Callable[[float, float], tuple[Tensor, float]],
+    judge: Callable[[Tensor], tuple[float, float]],
+) -> tuple[Tensor, Trial, list[Trial]]:
+    """Best bits, their trial and all trials. Allocations that come out alike are judged once."""
+    seen: dict[bytes, tuple[float, float]] = {}
+    best: tuple[Tensor, Trial] | None = None
+    trials = []
+    for beta, percentile in points:
+        bits, average = allocation(beta, percentile)
+        key = bits.to(torch.uint8).numpy().tobytes()
+        if key not in seen:
+            seen[key] = judge(bits)
+        trial = Trial(beta, percentile, *seen[key], average)
+        trials.append(trial)
+        if best is None or (trial.kl, -trial.agreement) < (best[1].kl, -best[1].agreement):
+            best = (bits, trial)
+    assert best is not None
+    return best[0], best[1], trials

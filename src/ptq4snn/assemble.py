@@ -1,0 +1,195 @@
+"""From a lattice and the bits of every channel to a Plan, and from a Plan to the model that computes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, choose_scales
+from ptq4snn.bridge.lattice import Lattice, NeuronLattice, ProjectionLattice
+from ptq4snn.bridge.objective import OBJECTIVES
+from ptq4snn.discovery.folding import Folded
+from ptq4snn.errors import RecipeError
+from ptq4snn.numerics.fixed_point import Fraction2, dyadic_leak, multiplier
+from ptq4snn.observation.observe import Observation
+from ptq4snn.plan import NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
+from ptq4snn.recipe import Recipe
+
+__all__ = ["Assembly", "WIDE_STATE"]
+
+WIDE_STATE = 32
+LARGEST_K = 15
+DITHER_SHIFT = 16
+
+
+def _power_of_two(x: float) -> int | None:
+    mantissa, exponent = math.frexp(x)
+    return exponent - 1 if mantissa == 0.5 else None
+
+
+@dataclass
+class Assembly:
+    """Everything that stays the same while bits and couplings are tried."""
+
+    folded: Folded
+    seen: Observation
+    lattice: Lattice
+    recipe: Recipe
+
+    def __post_init__(self) -> None:
+        if self.recipe.objective not in OBJECTIVES:
+            raise RecipeError(
+                f"objective {self.recipe.objective!r} is not known; choose one of {', '.join(OBJECTIVES)}"
+            )
+        objective = OBJECTIVES[self.recipe.objective]()
+        self.tables = {
+            n: ExponentTable(self.view(lattice), objective) for n, lattice in self.lattice.neurons.items()
+        }
+        self._projections = {n: self._projection(p) for n, p in self.lattice.projections.items()}
+
+    def view(self, n: NeuronLattice) -> NeuronView:
+        return NeuronView(self.seen.neurons[n.info.name], n.theta, n.scale, n.own_gain, self.exponents(n))
+
+    def exponents(self, n: NeuronLattice) -> range:
+        """Admissible k: from n - F, where a dyadic leak stays exact, to 15 or what 32 bits hold."""
+        leaks = [dyadic_leak(float(v)) for v in n.leak]
+        low = max((f.n if f.n <= 8 else 0) for f in leaks) - n.shift
+        high = LARGEST_K
+        if self.recipe.state_rounding == "dither":
+            high = min(high, DITHER_SHIFT - n.shift)
+        while high > low and n.input_bound + 2 ** (7 + high + n.shift) >= 2**31:
+            high -= 1
+        return range(low, high + 1)
+
+    def coupling(self, name: str) -> str:
+        rule = self.recipe.override(name)
+        return "none" if rule.exclude else rule.coupling or self.recipe.coupling
+
+    def plan(self, bits: Mapping[str, Tensor], beta: float | None = None, percentile: float | None = None) -> Plan:
+        """The plan in which neuron `n` has the widths bits[n] [C]."""
+        neurons = {n: self._neuron(lattice, bits[n]) for n, lattice in self.lattice.neurons.items()}
+        d = self.folded.discovery
+        return Plan(
+            recipe=self.recipe.to_dict(),
+            arithmetic=self.recipe.arithmetic,
+            steps=max(n.steps for n in d.neurons.values()),
+            norms=d.norms,
+            projections=self._projections,
+            neurons=neurons,
+            outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.outputs),
+            beta=beta,
+            percentile=percentile,
+        )
+
+    def _projection(self, p: ProjectionLattice) -> ProjectionPlan:
+        rescale = None
+        if p.target is not None:
+            exact = [multiplier(r) for r in (p.unit / p.target).tolist()]
+            m, n = tuple(f.m for f in exact), tuple(f.n for f in exact)
+            rescale = RescalePlan(m, n, p.target_bits, tuple(p.target.tolist()))
+        return ProjectionPlan(
+            name=p.info.name,
+            role=p.info.role,
+            bits=p.weight.bits,
+            scales=tuple(p.weight.scales.tolist()),
+            lattice=tuple(p.lattice.tolist()),
+            shift=p.shift,
+            quantum=p.info.factor,
+            over_time=p.info.over_time,
+            bound=p.bound(),
+            input=p.input,
+            rescale=rescale,
+            decode=p.info.decode,
+        )
+
+    def _scales(self, n: NeuronLattice, bits: Tensor) -> StateScales:
+        coupling = self.coupling(n.info.name)
+        if coupling == "none" or int(bits.min()) >= WIDE_STATE:
+            k = torch.full_like(bits, -n.shift)
+            return StateScales(n.unit, k)
+        return choose_scales(coupling, self.tables[n.info.name], bits)
+
+    def _neuron(self, n: NeuronLattice, bits: Tensor) -> NeuronPlan:
+        info, spec = n.info, self.folded.specs[n.info.name]
+        chosen = self._scales(n, bits)
+        leaks = [dyadic_leak(float(v)) for v in n.leak]
+        ratios = (chosen.scales / n.unit).tolist()
+        pairs = [_conversions(r, f) for r, f in zip(ratios, leaks, strict=True)]
+        theta, rho = n.theta / n.unit, n.rho / n.unit
+        if self.recipe.arithmetic == "integer":
+            theta = theta.ceil() if spec.comparator == ">=" else theta.floor() + 1
+            rho = rho.round()
+        elif spec.comparator == ">":
+            theta = theta * (1 + 1e-12)
+        k = chosen.k.tolist() if chosen.k is not None else [_power_of_two(r * 2.0**-n.shift) for r in ratios]
+        return NeuronPlan(
+            name=info.name,
+            kind=info.kind,
+            layout=info.layout,
+            coupling=self.coupling(info.name),
+            comparator=spec.comparator,
+            reset=spec.reset,
+            rounding=self.recipe.state_rounding,
+            v_rest=spec.v_rest,
+            shift=n.shift,
+            quantum=info.factor,
+            over_time=info.over_time,
+            emits_units=info.stream is None and bool(info.projections),
+            bits=tuple(bits.tolist()),
+            k=tuple(k),
+            scales=tuple(chosen.scales.tolist()),
+            unit=tuple(n.unit.tolist()),
+            theta=tuple(theta.tolist()),
+            rho=tuple(rho.tolist()) if spec.reset == "soft" else (0.0,) * len(theta),
+            leak=tuple(tuple(f) for f in leaks),
+            charge=tuple(tuple(c) for c, _ in pairs),
+            settle=tuple(tuple(s) for _, s in pairs),
+            bound=self._bound(n, bits, [c for c, _ in pairs]),
+            leak_error=max(abs(f.value - float(v)) for f, v in zip(leaks, n.leak, strict=True)),
+            elements=info.layout.elements,
+            steps=info.steps,
+            in_budget=self.in_budget(info.name),
+            stem=info.stem,
+            readout=info.readout,
+            zero_state=info.zero_state,
+        )
+
+    def _bound(self, n: NeuronLattice, bits: Tensor, charge: list[Fraction2]) -> int:
+        """Largest |A|: the input and the largest state that fits its bits (or that can build up)."""
+        if int(bits.max()) >= WIDE_STATE:
+            steps = min(4.0 * n.info.steps, 1 / max(1e-9, 1 - float(n.leak.max())))
+            return math.ceil(n.input_bound * max(1.0, steps))
+        kept = max(2 ** (b - 1) * f.value for b, f in zip(bits.tolist(), charge, strict=True))
+        return math.ceil(n.input_bound + kept) + 1
+
+    def in_budget(self, name: str) -> bool:
+        """Whether a neuron's state counts towards the average-bit budget."""
+        info, rule = self.folded.discovery.neurons[name], self.recipe.override(name)
+        fixed = rule.membrane is not None or rule.exclude
+        return info.carries_state and not (info.stem or info.readout or fixed)
+
+    def fixed_bits(self, name: str) -> int | None:
+        """Width of a neuron outside the budget, None inside."""
+        info, rule = self.folded.discovery.neurons[name], self.recipe.override(name)
+        if rule.exclude or self.coupling(name) == "none":
+            return self.recipe.first_membrane if info.stem and not rule.exclude else WIDE_STATE
+        if rule.membrane is not None:
+            return rule.membrane
+        if info.readout:
+            return 16
+        if info.stem:
+            return self.recipe.first_membrane
+        return 8 if not info.carries_state else None
+
+
+def _conversions(ratio: float, leak: Fraction2) -> tuple[Fraction2, Fraction2]:
+    """Charge and settle factors of a state whose step is `ratio` units: shifts where it is a power of two."""
+    shift = _power_of_two(ratio)
+    if shift is not None and shift >= 0:
+        whole = min(shift, leak.n)
+        return Fraction2(leak.m << (shift - whole), leak.n - whole), Fraction2(1, shift)
+    return multiplier(max(ratio * leak.value, 2.0**-30)), multiplier(1 / ratio)

@@ -1,0 +1,294 @@
+"""The integer lattice of the network before any state is quantized: weight integers, streams, shifts, bounds.
+
+    lattice[c] of a projection   s_w,c * (quantum of its input)         real value of one accumulator step
+    s_c of a neuron              gain * quantum * lattice (pair) | u_c (stream) | 1 (bare)
+    F                            largest <= 8 for which the worst-case input stays exact
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ptq4snn.discovery.folding import Folded
+from ptq4snn.discovery.pairs import Groups, NeuronInfo, ProjectionInfo
+from ptq4snn.errors import UnsupportedNeuron, UnsupportedOperation
+from ptq4snn.numerics.grid import signed_range
+from ptq4snn.observation.observe import Observation
+from ptq4snn.plan import InputPlan
+from ptq4snn.recipe import Recipe
+from ptq4snn.rounding.nearest import QuantWeight, round_nearest
+
+__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice", "per_channel"]
+
+MAX_SHIFT = 8
+EXACT = 2**23  # half of float32's exact integers: the other half is the state's
+INT32 = 2**30
+FLOOR = 2.0**-12  # least s_c, in theta
+EXCLUDED_BITS = 16
+ZERO = 2.0**16
+
+
+@dataclass(frozen=True)
+class ProjectionLattice:
+    info: ProjectionInfo
+    weight: QuantWeight
+    bias: Tensor  # [C] real
+    lattice: Tensor  # [C]
+    peak: Tensor  # [C] largest |accumulator|, before the shift
+    input: InputPlan | None
+    target: Tensor | None  # [C] scale it is brought to (stream, chain)
+    target_bits: int
+    shift: int = 0
+
+    @property
+    def unit(self) -> Tensor:
+        return self.lattice * 2.0**-self.shift
+
+    def bound(self) -> int:
+        """Largest |emitted integer|."""
+        worst = self.peak * 2.0**self.shift + (self.bias / self.unit).abs() + 1
+        return math.ceil(float(worst.max()))
+
+
+@dataclass(frozen=True)
+class NeuronLattice:
+    info: NeuronInfo
+    theta: Tensor  # [C]
+    rho: Tensor
+    leak: Tensor
+    gain: Tensor  # what is left after folding
+    own_gain: Tensor  # the neuron's gain, wherever it went
+    scale: Tensor  # [C] s_c
+    shift: int
+    input_bound: int  # largest |input| in units
+
+    @property
+    def unit(self) -> Tensor:
+        return self.scale * 2.0**-self.shift
+
+
+@dataclass(frozen=True)
+class Lattice:
+    projections: dict[str, ProjectionLattice]
+    neurons: dict[str, NeuronLattice]
+
+
+def per_channel(folded: Folded, name: str, value: Tensor, what: str) -> Tensor:
+    """A neuron parameter as a vector [C]; one that differs inside a channel is refused."""
+    layout = folded.discovery.neurons[name].layout
+    try:
+        full = value.double().expand(layout.shape)
+    except RuntimeError as why:
+        raise UnsupportedNeuron(
+            f"the {what} of '{name}' has shape {list(value.shape)}, which does not fit its state {list(layout.shape)}"
+        ) from why
+    rows = layout.by_channel(full.unsqueeze(0))[0]
+    if not bool((rows == rows[:, :1]).all()):
+        raise UnsupportedNeuron(f"the {what} of '{name}' differs inside a channel; use one value per channel")
+    return rows[:, 0].clone()
+
+
+def stream_scales(folded: Folded, seen: Observation) -> dict[int, Tensor]:
+    """u_c = 2 max|stream_c| / 32767, over everything written to or read from the stream."""
+    top: dict[int, Tensor] = {}
+    for name, p in folded.discovery.projections.items():
+        if p.stream is not None:
+            old = top.get(p.stream, torch.zeros_like(seen.writers[name]))
+            top[p.stream] = torch.maximum(old, seen.writers[name])
+    floor: dict[int, float] = {}
+    for name, n in folded.discovery.neurons.items():
+        if n.stream is not None:
+            current = top[n.stream].scatter_reduce(0, n.source_channel, seen.neurons[name].current, "amax")
+            top[n.stream] = current
+            theta = float(folded.specs[name].theta.min()) * FLOOR
+            floor[n.stream] = min(floor.get(n.stream, math.inf), theta)
+    return {s: (2 * t / 32767).clamp_min(floor.get(s, FLOOR) * 2.0**-8) for s, t in top.items()}
+
+
+def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | None:
+    """First and last projections have widths of their own; overrides win."""
+    rule = recipe.override(info.name)
+    if rule.exclude:
+        return EXCLUDED_BITS
+    if rule.weights is not None:
+        return rule.weights
+    if recipe.weights is None:
+        return None
+    if info.reads == "data":
+        return recipe.first_bits
+    neurons = folded.discovery.neurons
+    outward = info.feeds and all(neurons[n].last and not _is_hidden(folded, n) for n in info.feeds)
+    return recipe.last_bits if info.role == "output" or outward else recipe.weights
+
+
+def _is_hidden(folded: Folded, neuron: str) -> bool:
+    """Whether a neuron's spikes feed another projection: then it is not the output itself."""
+    return any(neuron in p.spike_sources for p in folded.discovery.projections.values())
+
+
+def _floor(folded: Folded, info: ProjectionInfo, per_weight: float) -> Tensor | float:
+    """Least weight scale [C]: s_c >= theta 2^-12 at the neurons of a pair."""
+    if info.role != "pair":
+        return 0.0
+    floor = torch.zeros(folded.weight(info.name).shape[0], dtype=torch.float64)
+    for n in info.feeds:
+        neuron = folded.discovery.neurons[n]
+        theta = per_channel(folded, n, folded.specs[n].theta, "threshold")
+        gain = per_channel(folded, n, folded.specs[n].gain, "gain")
+        mine = neuron.source_projection == neuron.projections.index(info.name)
+        least = (theta * FLOOR / (gain * neuron.factor * per_weight))[mine]
+        floor = floor.scatter_reduce(0, neuron.source_channel[mine], least, "amax")
+    return floor
+
+
+def _input_range(info: ProjectionInfo, chain_bits: int) -> tuple[float, float]:
+    if info.reads == "data":
+        return 0.0, 255.0
+    if info.reads == "chain":
+        low, high = signed_range(chain_bits)
+        return float(low) / info.factor, float(high) / info.factor
+    return info.lo, info.hi
+
+
+def _peak(weight: Tensor, lo: float, hi: float) -> Tensor:
+    """Largest |sum w x| [C] for x in [lo, hi], positive and negative weights apart."""
+    w = weight.flatten(1)
+    positive, negative = w.clamp_min(0).sum(1), (-w).clamp_min(0).sum(1)
+    high = positive * hi - negative * lo
+    low = positive * lo - negative * hi
+    return torch.maximum(high.abs(), low.abs())
+
+
+def _projection(
+    folded: Folded, seen: Observation, recipe: Recipe, name: str, made: dict[str, ProjectionLattice],
+    streams: dict[int, Tensor], scales: dict[str, Tensor],
+) -> ProjectionLattice:  # fmt: skip
+    info = folded.discovery.projections[name]
+    weight, bias = folded.weight(name).double().cpu(), folded.bias(name).double().cpu()
+    quantum = info.factor
+    input_plan = None
+    if info.reads == "data":
+        input_plan = seen.inputs[name].plan()
+        weight = weight * _input_scales(weight, input_plan)
+        quantum = 1.0
+    if info.reads == "chain":
+        sources = {float(made[c].target[0]) for c in info.chained_from}  # type: ignore[index]
+        if len(sources) > 1:
+            raise UnsupportedOperation(f"'{name}' reads several projections joined without a neuron; give it one")
+        quantum *= sources.pop()
+    target, bits = None, 0
+    if info.stream is not None:
+        target, bits = streams[info.stream], 16
+    elif info.role == "chain":
+        top = float(seen.writers[name].max()) or 1.0
+        target = torch.full((len(bias),), top / signed_range(recipe.chain_bits)[1], dtype=torch.float64)
+        bits = recipe.chain_bits
+    coupling = recipe.override(name).coupling or recipe.coupling
+    per_tensor = info.role == "output" or (coupling == "flowq" and info.role == "pair")
+    width = weight_bits(info, folded, recipe)
+    q = round_nearest(weight, width, _floor(folded, info, quantum), per_tensor, scales.get(name))
+    if info.stream is not None and recipe.stream == "shift" and target is not None:
+        q = _shifted(weight, q, target / quantum)
+    lo, hi = _input_range(info, recipe.chain_bits)
+    peak = _peak(q.integers, lo, hi)
+    if input_plan is not None:
+        peak = peak + _peak(q.integers, 0.0, max(abs(z) for z in input_plan.zeros) / ZERO)
+    return ProjectionLattice(info, q, bias, q.scales * quantum, peak, input_plan, target, bits)
+
+
+def _input_scales(weight: Tensor, plan: InputPlan) -> Tensor:
+    s = torch.tensor(plan.scales, dtype=torch.float64)
+    if len(s) == 1:
+        return s
+    inputs = weight.shape[1]  # a grouped convolution sees a part of the channels in every group
+    groups = len(s) // inputs
+    rows = s.view(groups, inputs).repeat_interleave(weight.shape[0] // groups, 0)
+    return rows.view(weight.shape[0], inputs, *[1] * (weight.dim() - 2))
+
+
+def _shifted(weight: Tensor, q: QuantWeight, unit: Tensor) -> QuantWeight:
+    """Weight scales as u_c 2^j: of the two neighbours the one with the lesser error."""
+    exact = torch.log2(q.scales / unit)
+    options = [round_nearest(weight, q.bits, scales=unit * torch.exp2(f(exact))) for f in (torch.floor, torch.ceil)]
+    shape = (-1, *[1] * (weight.dim() - 1))
+    errors = [(o.integers * o.scales.view(shape) - weight).square().flatten(1).sum(1) for o in options]
+    first = errors[0] <= errors[1]
+    return QuantWeight(
+        q.bits,
+        torch.where(first, options[0].scales, options[1].scales),
+        torch.where(first.view(shape), options[0].integers, options[1].integers),
+    )
+
+
+def _largest_shift(bound: float, bias: Tensor) -> int:
+    """Largest F <= 8 with bound * 2^F (and the bias in these units) exact in float32, else in int32."""
+    for limit in (EXACT, INT32):
+        for shift in range(MAX_SHIFT, -1, -1):
+            if (bound + float(bias.max())) * 2.0**shift < limit:
+                return shift
+    raise UnsupportedOperation(f"a worst-case accumulator of {bound:g} does not fit 32 bits; use fewer weight bits")
+
+
+def build_lattice(
+    folded: Folded, seen: Observation, recipe: Recipe, scales: dict[str, Tensor] | None = None
+) -> Lattice:
+    """Quantize the weights and settle every unit. `scales` overrides weight scales (joint search)."""
+    d = folded.discovery
+    streams = stream_scales(folded, seen)
+    made: dict[str, ProjectionLattice] = {}
+    for name in d.projections:  # in execution order, so a chain's first projection comes first
+        made[name] = _projection(folded, seen, recipe, name, made, streams, scales or {})
+    shifts = _group_shifts(folded, made)
+    made = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
+    neurons = {n: _neuron(folded, n, made, streams) for n in d.neurons}
+    return Lattice(made, neurons)
+
+
+def _group_shifts(folded: Folded, made: dict[str, ProjectionLattice]) -> dict[str, int]:
+    """One F for all projections and neurons that hang together as pairs."""
+    groups = Groups()
+    for n in folded.discovery.neurons.values():
+        if n.stream is None and n.projections:
+            groups.join(n.projections)
+    shifts: dict[str, int] = {}
+    for name, p in made.items():
+        windows = [folded.discovery.neurons[n].window for n in p.info.feeds] if p.info.stream is None else []
+        window = max(windows, default=1.0)
+        shift = _largest_shift(float(p.peak.max()) * window, (p.bias / p.lattice).abs() * window)
+        root = groups.find(name)
+        shifts[root] = min(shifts.get(root, MAX_SHIFT), shift)
+    return {name: shifts[groups.find(name)] for name in made}
+
+
+def _neuron(
+    folded: Folded, name: str, made: dict[str, ProjectionLattice], streams: dict[int, Tensor]
+) -> NeuronLattice:
+    info, spec = folded.discovery.neurons[name], folded.specs[name]
+    theta, rho, leak, gain = (
+        per_channel(folded, name, v, what)
+        for v, what in ((spec.theta, "threshold"), (spec.rho, "reset"), (spec.leak, "leak"), (spec.gain, "gain"))
+    )
+    own = per_channel(folded, name, folded.discovery.specs[name].gain, "gain")
+    if info.stream is not None:
+        base = streams[info.stream][info.source_channel]
+        peak = 32768.0 / info.factor if info.factor < 1 else 32768.0
+        shift = _largest_shift(peak, torch.zeros(1))
+        bound = math.ceil(peak * 2**shift)
+    elif info.projections:
+        parts = [made[p] for p in info.projections]
+        columns = max(len(p.lattice) for p in parts)
+        table = torch.stack([torch.nn.functional.pad(p.lattice, (0, columns - len(p.lattice))) for p in parts])
+        base = table[info.source_projection, info.source_channel]
+        shift = parts[0].shift
+        bound = math.ceil(max(p.bound() for p in parts) * info.window)
+    else:
+        base = torch.ones(info.layout.channels, dtype=torch.float64)
+        peak = max(abs(info.lo), abs(info.hi))
+        shift = _largest_shift(peak, torch.zeros(1))
+        bound = math.ceil(peak * 2**shift)
+    scale = base * info.factor * gain
+    return NeuronLattice(info, theta, rho, leak, gain, own, scale, shift, bound)

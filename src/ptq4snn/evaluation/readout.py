@@ -1,0 +1,52 @@
+"""Where the logits are in what a model returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
+
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.errors import UnsupportedModel
+
+__all__ = ["Readout", "find_readout"]
+
+
+@dataclass(frozen=True)
+class Readout:
+    """The model's first output tensor; axes in front of the batch are time steps and are averaged."""
+
+    axis: int
+
+    def __call__(self, output: Any) -> Tensor:
+        """Logits [B, classes, ...]."""
+        x = first_tensor(output)
+        y = x.float().flatten(0, self.axis - 1).mean(0) if self.axis else x.float()
+        return y if y.dim() > 1 else y.unsqueeze(1)
+
+
+def first_tensor(output: Any) -> Tensor:
+    for x in tree_flatten(output)[0]:
+        if isinstance(x, Tensor):
+            return x
+    raise UnsupportedModel("the model returns no tensor; return the logits")
+
+
+def find_readout(model: nn.Module, x: Tensor, batch_axis: int) -> Readout:
+    """Run one and two samples: the axis that grows with them is the batch."""
+    one = x.narrow(batch_axis, 0, 1)
+    shapes = []
+    for batch in (one, torch.cat([one, one], batch_axis)):
+        reset_neurons(model)
+        with torch.no_grad():
+            shapes.append(first_tensor(model(batch)).shape)
+    reset_neurons(model)
+    axes = [i for i, (a, b) in enumerate(zip(*shapes, strict=False)) if a != b]
+    if len(axes) != 1:
+        raise UnsupportedModel(
+            f"the output's shape {list(shapes[0])} has no batch axis; return [batch, classes] or [time, batch, classes]"
+        )
+    return Readout(axes[0])

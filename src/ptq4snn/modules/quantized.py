@@ -1,0 +1,109 @@
+"""The quantized model: the user's own model with integers inside. Same forward, same habits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.errors import BundleError
+from ptq4snn.frameworks import Shell, adapter_of
+from ptq4snn.modules.carrier import Clock, plain
+from ptq4snn.modules.integer import IntegerCore
+from ptq4snn.modules.projection import QuantProjection
+from ptq4snn.modules.surgery import copy_model, replace_modules
+from ptq4snn.plan import Plan
+
+__all__ = ["Integers", "QuantizedModel"]
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Weight integers [C, ...] and bias integers [C] of one projection, carried in float64."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class QuantizedModel(nn.Module):
+    """Computes exactly what `plan` says. `report` says what it cost."""
+
+    def __init__(self, model: nn.Module, plan: Plan, integers: Mapping[str, Integers]) -> None:
+        super().__init__()
+        self.plan, self.integers = plan, dict(integers)
+        self.clock = Clock()
+        self.report: dict[str, Any] = {}
+        self.model = copy_model(model)
+        reset_neurons(self.model)
+        self.specs = {}
+        new: dict[str, nn.Module] = {n: nn.Identity() for n in plan.norms}
+        for name, p in plan.projections.items():
+            ints = integers[name]
+            module = self.model.get_submodule(name)
+            new[name] = QuantProjection(module, p, ints.weight, ints.bias, self.clock, plan.steps)
+        for name, n in plan.neurons.items():
+            neuron = self.model.get_submodule(name)
+            adapter = adapter_of(neuron)
+            if adapter is None:
+                raise BundleError(f"'{name}' is a {type(neuron).__name__}, not a neuron: another model's bundle")
+            self.specs[name] = adapter.spec(neuron, name)
+            new[name] = adapter.shell(neuron, IntegerCore(n, self.specs[name], self.clock, plan.steps))
+        replace_modules(self.model, new)
+        self.requires_grad_(False).eval()
+
+    def use(self, plan: Plan) -> None:
+        """Take over the neurons of another plan for the same lattice."""
+        self.plan = plan
+        for name, n in plan.neurons.items():
+            shell = self.model.get_submodule(name)
+            assert isinstance(shell, Shell)
+            if shell.core.plan != n:  # type: ignore[union-attr]
+                device = next(self.buffers()).device
+                shell.core = IntegerCore(n, self.specs[name], self.clock, plan.steps).to(device)
+
+    def core(self, neuron: str) -> IntegerCore:
+        shell = self.model.get_submodule(neuron)
+        assert isinstance(shell, Shell) and isinstance(shell.core, IntegerCore)
+        return shell.core
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        self.clock.start()
+        out = self.model(*args, **kwargs)
+        leaves, tree = tree_flatten(out)
+        tensors = iter(self.plan.outputs)
+        decoded = [self._decode(x, next(tensors)) if isinstance(x, Tensor) else x for x in leaves]
+        return tree_unflatten(decoded, tree)
+
+    def _decode(self, x: Tensor, how: Any) -> Tensor:
+        """Integers of a projection to real numbers: acc * s in float64, stored as float32."""
+        x = plain(x)
+        if how.projection is None:
+            return x
+        p = self.plan.projections[how.projection]
+        unit = torch.tensor(p.lattice, dtype=torch.float64, device=x.device) * 2.0**-p.shift
+        if p.rescale is not None:
+            unit = torch.tensor(p.rescale.scales, dtype=torch.float64, device=x.device)
+        return (x.double() * unit.view(-1, *[1] * (-how.axis - 1))).float()
+
+    def reset(self) -> None:
+        """Forget every neuron's state, whatever framework it is of."""
+        for module in self.model.modules():
+            if isinstance(module, Shell):
+                module.reset()
+
+    def summary(self) -> str:
+        from ptq4snn.evaluation.summary import render
+
+        return render(self.plan, self.report)
+
+    def save(self, path: str | Path) -> None:
+        """Write the bundle, and the report beside it as JSON."""
+        from ptq4snn.bundle.model import save_model
+
+        save_model(self, Path(path))
