@@ -40,9 +40,9 @@ class BasicBlock(nn.Module):
             self.downsample_sn = neuron()
 
     def forward(self, x: Tensor) -> Tensor:  # [T, B, cin, H, W]
-        out = self.sn1(per_step(self.bn1, per_step(self.conv1, x)))
+        out: Tensor = self.sn1(per_step(self.bn1, per_step(self.conv1, x)))
         out = self.sn2(per_step(self.bn2, per_step(self.conv2, out)))
-        identity = x
+        identity: Tensor = x
         if self.downsample is not None:
             identity = self.downsample_sn(per_step(self.downsample, x))
         if self.connect == "ADD":

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from ptq4snn.bundle.model import save_model, signature
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import BundleError
 from ptq4snn.frameworks import Shell, adapter_of
@@ -39,6 +40,7 @@ class QuantizedModel(nn.Module):
         self.plan, self.integers = plan, dict(integers)
         self.clock = Clock()
         self.report: dict[str, Any] = {}
+        self.signature = signature(model)
         self.model = copy_model(model)
         reset_neurons(self.model)
         self.specs = {}
@@ -63,7 +65,7 @@ class QuantizedModel(nn.Module):
         for name, n in plan.neurons.items():
             shell = self.model.get_submodule(name)
             assert isinstance(shell, Shell)
-            if shell.core.plan != n:  # type: ignore[union-attr]
+            if shell.core.plan != n:
                 device = next(self.buffers()).device
                 shell.core = IntegerCore(n, self.specs[name], self.clock, plan.steps).to(device)
 
@@ -104,6 +106,4 @@ class QuantizedModel(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Write the bundle, and the report beside it as JSON."""
-        from ptq4snn.bundle.model import save_model
-
         save_model(self, Path(path))

@@ -1,0 +1,132 @@
+"""A quantized model as a bundle, and back: the same bits as before saving."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
+from ptq4snn.bundle.plan_arrays import attach, detach
+from ptq4snn.discovery.walk import is_projection
+from ptq4snn.errors import BundleError, RecipeError
+from ptq4snn.frameworks import Shell, adapter_of
+from ptq4snn.modules.projection import QuantProjection
+from ptq4snn.plan import Plan
+
+if TYPE_CHECKING:
+    from ptq4snn.modules.quantized import QuantizedModel
+
+__all__ = ["load_model", "save_model"]
+
+BIAS_BITS = 32
+
+
+def signature(model: nn.Module) -> dict[str, Any]:
+    """Names and shapes that a bundle fits: every projection and every neuron."""
+    projections = {n: list(m.weight.shape) for n, m in model.named_modules() if is_projection(m)}
+    return {"projections": projections, "neurons": [n for n, m in model.named_modules() if adapter_of(m) is not None]}
+
+
+def leftovers(model: nn.Module) -> dict[str, Tensor]:
+    """Float parameters and buffers outside of projections, neurons and folded norms, by name."""
+    out = {}
+    inside = tuple(
+        name + "." for name, m in model.named_modules() if isinstance(m, (QuantProjection, Shell)) or is_projection(m)
+    )
+    for name, t in model.state_dict(keep_vars=False).items():
+        if not name.startswith(inside) and t.is_floating_point():
+            out[name] = t
+    return out
+
+
+def save_model(q: QuantizedModel, path: Path) -> None:
+    """Write `path`, and `path` + ".report.json" beside it."""
+    if q.plan.arithmetic != "integer" or any(p.bits is None for p in q.plan.projections.values()):
+        raise RecipeError(
+            'a model with arithmetic "float" or float weights has no integers to store; quantize with '
+            'arithmetic="integer" and 2 to 8 weight bits to save it'
+        )
+    integers = {}
+    for name, i in q.integers.items():
+        bits = q.plan.projections[name].bits
+        assert bits is not None
+        integers[f"weights/{name}"] = IntegerArray(_int32(i.weight), bits)
+        integers[f"biases/{name}"] = IntegerArray(_int32(i.bias), BIAS_BITS)
+    plan, plan_integers, plan_floats = detach(q.plan.to_dict())
+    floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model).items()}
+    header = {"plan": plan, "signature": q.signature}
+    _write_json(Path(f"{path}.report.json"), q.report)
+    write_bundle(path, header, {**integers, **plan_integers}, {**floats, **plan_floats})
+
+
+def _int32(x: Tensor) -> Any:
+    return x.detach().cpu().numpy().astype(np.int32)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    """Written beside and renamed, so that nobody sees half a file."""
+    text = json.dumps(value, indent=1, allow_nan=False)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def load_model(path: Path, model: nn.Module) -> QuantizedModel:
+    """The quantized model of a bundle, built into a copy of `model`, whose own weights do not matter."""
+    from ptq4snn.modules.quantized import Integers, QuantizedModel
+
+    bundle = read_bundle(path)
+    header = bundle.plan
+    if "plan" not in header or "signature" not in header:
+        raise BundleError(f"{path} holds no quantized model; it was not written by ptq4snn")
+    _check_signature(path, header["signature"], signature(model))
+    arrays: dict[str, Any] = {n: a.values for n, a in bundle.integers.items()} | dict(bundle.floats)
+    try:
+        plan = Plan.from_dict(attach(header["plan"], arrays))
+        integers = {
+            n: Integers(_tensor(arrays[f"weights/{n}"]), _tensor(arrays[f"biases/{n}"])) for n in plan.projections
+        }
+    except (KeyError, TypeError, ValueError) as why:
+        raise BundleError(f"{path} has an incomplete plan ({why}); write the bundle again") from why
+    q = QuantizedModel(model, plan, integers)
+    rest = {n.removeprefix("floats/"): torch.from_numpy(a.copy()) for n, a in bundle.floats.items() if n[:7] == "floats/"}
+    own = q.model.state_dict()
+    with torch.no_grad():
+        for name, value in rest.items():
+            if name not in own or own[name].shape != value.shape:
+                raise BundleError(f"{path} has the parameter '{name}' of shape {list(value.shape)}, the model has not")
+            own[name].copy_(value)
+    report = Path(f"{path}.report.json")
+    if report.is_file():
+        try:
+            q.report = json.loads(report.read_text(encoding="utf-8"))
+        except ValueError:
+            q.report = {}
+    return q
+
+
+def _tensor(a: Any) -> Tensor:
+    return torch.from_numpy(np.asarray(a)).double()
+
+
+def _check_signature(path: Path, stored: dict[str, Any], found: dict[str, Any]) -> None:
+    a, b = stored["projections"], found["projections"]
+    for name in [*a, *b]:
+        if a.get(name) != b.get(name):
+            raise BundleError(
+                f"{path} was made from another model: '{name}' has shape {a.get(name)} there and {b.get(name)} here; "
+                f"give the model that was quantized"
+            )
+    if stored["neurons"] != found["neurons"]:
+        odd = sorted(set(stored["neurons"]) ^ set(found["neurons"]))
+        raise BundleError(f"{path} was made from another model: its neurons differ ({', '.join(odd[:4])})")
