@@ -52,7 +52,7 @@ class Assembly:
         self._projections = {n: self._projection(p) for n, p in self.lattice.projections.items()}
 
     def view(self, n: NeuronLattice) -> NeuronView:
-        return NeuronView(self.seen.neurons[n.info.name], n.theta, n.scale, n.own_gain, self.exponents(n))
+        return NeuronView(self.seen.neurons[n.info.name], n.theta, n.scale, n.own, self.exponents(n))
 
     def exponents(self, n: NeuronLattice) -> range:
         """Admissible k: from n - F, where a dyadic leak stays exact, to 15 or what 32 bits hold."""
@@ -123,8 +123,9 @@ class Assembly:
         if self.recipe.arithmetic == "integer":
             theta = theta.ceil() if spec.comparator == ">=" else theta.floor() + 1
             rho = rho.round()
-        elif spec.comparator == ">":
-            theta = theta * (1 + 1e-12)
+        elif spec.comparator == ">":  # the least float32 above
+            single = theta.float()
+            theta = torch.where(single > theta, single, single.nextafter(torch.full_like(single, torch.inf))).double()
         k = chosen.k.tolist() if chosen.k is not None else [_power_of_two(r * 2.0**-n.shift) for r in ratios]
         return NeuronPlan(
             name=info.name,
@@ -160,9 +161,9 @@ class Assembly:
 
     def _bound(self, n: NeuronLattice, bits: Tensor, charge: list[Fraction2]) -> int:
         """Largest |A|: the input and the largest state that fits its bits (or that can build up)."""
-        if int(bits.max()) >= WIDE_STATE:
-            steps = min(4.0 * n.info.steps, 1 / max(1e-9, 1 - float(n.leak.max())))
-            return math.ceil(n.input_bound * max(1.0, steps))
+        if int(bits.max()) >= WIDE_STATE:  # whatever the number of steps, which may differ from calibration
+            kept = n.input_bound / max(1e-9, 1 - float(n.leak.max()))
+            return n.input_bound + math.ceil(min(kept, 2.0 ** (WIDE_STATE - 1)))
         kept = max(2 ** (b - 1) * f.value for b, f in zip(bits.tolist(), charge, strict=True))
         return math.ceil(n.input_bound + kept) + 1
 

@@ -21,14 +21,17 @@ __all__ = ["Calibration", "batches_of", "micro_batches"]
 def batches_of(samples: Any, batch_axis: int = 0) -> Iterator[Tensor]:
     """Input batches of a tensor, a DataLoader or any iterable; of (x, y) batches x."""
     if isinstance(samples, Tensor):
-        yield from samples.split(256, batch_axis)
+        yield from samples.split(256, batch_axis) if samples.dim() > batch_axis else (samples,)
         return
     if not isinstance(samples, Iterable):
         raise DataError(f"samples must be a tensor or an iterable of batches, got {type(samples).__name__}")
     for batch in samples:
-        x = batch[0] if isinstance(batch, (tuple, list)) else batch
+        x = batch[0] if isinstance(batch, (tuple, list)) and len(batch) else batch
         if not isinstance(x, Tensor):
-            x = torch.as_tensor(x)
+            try:
+                x = torch.as_tensor(x)
+            except (TypeError, ValueError, RuntimeError) as why:
+                raise DataError(f"a batch must be a tensor or an (x, y) pair, got {type(batch).__name__}") from why
         yield x
 
 
@@ -42,6 +45,11 @@ def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
             raise DataError(f"samples have different shapes: {a} after {b} (batch axis {batch_axis} left out)")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise DataError("a sample holds NaN or infinite values; clean the calibration data first")
+
+
+def own(x: Tensor, device: Any) -> Tensor:
+    """A copy that holds on to nothing but its own samples."""
+    return x.clone(memory_format=torch.contiguous_format).to(device)
 
 
 def micro_batches(
@@ -59,15 +67,16 @@ def micro_batches(
         total += x.shape[batch_axis]
         held.append(x)
         count += x.shape[batch_axis]
-        while count >= size:
-            joined = torch.cat(held, batch_axis)
-            yield joined.narrow(batch_axis, 0, size).contiguous().to(device)
-            rest = joined.narrow(batch_axis, size, count - size)
-            held, count = [rest], count - size
+        if count >= size:
+            joined = torch.cat(held, batch_axis) if len(held) > 1 else x
+            for start in range(0, count - size + 1, size):
+                yield own(joined.narrow(batch_axis, start, size), device)
+            count %= size
+            held = [joined.narrow(batch_axis, joined.shape[batch_axis] - count, count)] if count else []
         if limit is not None and total >= limit:
             break
     if count:
-        yield torch.cat(held, batch_axis).to(device)
+        yield own(torch.cat(held, batch_axis), device)
     if total == 0:
         raise DataError("no samples to calibrate with; give at least one batch")
 
@@ -88,6 +97,7 @@ class Calibration:
     total: int = 0
     _stream: Iterator[Tensor] | None = None
     _ahead: list[Tensor] = field(default_factory=list)
+    _apart: int = 0  # held-out micro-batches that `stream` does not hand out
 
     def open(self) -> Tensor:
         """Read ahead far enough to split; returns the first micro-batch, for tracing."""
@@ -98,7 +108,7 @@ class Calibration:
             if len(self._ahead) > wanted:
                 break
         share = -(-self.holdout // self.size) if len(self._ahead) > wanted else len(self._ahead) // 4
-        self.held_out = self._ahead[:share]
+        self.held_out, self._apart = self._ahead[:share], share
         self._ahead = self._ahead[share:]
         if not self.held_out:  # too few samples to hold any out: judge on the ones there are
             self.held_out = self._ahead[:1]
@@ -129,4 +139,4 @@ class Calibration:
         if n is None:
             return None
         n = min(n, self.limit) if self.limit is not None else n
-        return max(1, -(-n // self.size) - len(self.held_out))
+        return max(1, -(-n // self.size) - self._apart)

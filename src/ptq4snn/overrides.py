@@ -23,7 +23,7 @@ class Override:
     weights: bits of a projection's weights, 2 to 8.
     membrane: bits of every state channel of a neuron: 2, 4, 8 or 16.
     coupling: the neuron's coupling.
-    exclude: leave the module in floating point.
+    exclude: keep the module at the highest integer precision: 16-bit weights, a 32-bit state.
     """
 
     weights: int | None = None

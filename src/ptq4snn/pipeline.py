@@ -66,6 +66,11 @@ def logits(model: nn.Module, batches: list[Tensor], readout: Readout) -> Iterato
     reset_neurons(model)
 
 
+def join(batches: list[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
+    """Batches of `count` micro-batches each: integers do not depend on the batch, and large ones run faster."""
+    return [torch.cat(batches[i : i + count], batch_axis) for i in range(0, len(batches), count)]
+
+
 def check_weights(model: nn.Module) -> None:
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
         if p.is_floating_point() and not bool(torch.isfinite(p).all()):
@@ -95,16 +100,17 @@ def prepare(
     seen = observe(folded, batches, batch_axis)
     if seen.samples == 0:  # all samples are held out: observe those
         seen = observe(folded, calibration.held_out, batch_axis)
-    _warn_if_silent(seen)
+    _warn_if_silent(seen, folded)
     kept = calibration.kept or calibration.held_out
     return Prepared(
         model, folded, seen, readout, batch_axis, calibration.held_out, kept, calibration.total, progress
     )
 
 
-def _warn_if_silent(seen: Observation) -> None:
+def _warn_if_silent(seen: Observation, folded: Folded) -> None:
     for name, statistics in seen.neurons.items():
-        if int(statistics.spikes.sum()) == 0:
+        readout = folded.discovery.neurons[name].readout  # its membrane is the output: it need not fire
+        if int(statistics.spikes.sum()) == 0 and not readout:
             warnings.warn(
                 f"the float network is silent: '{name}' never fires on the calibration samples; check the "
                 f"checkpoint and the input's normalisation",
@@ -163,7 +169,7 @@ def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> dict[str, Tenso
     """g_c of the common 4-bit reference (W4 nearest, 4-bit states, bridge), fixed before any allocation."""
     reference = recipe.replace(
         weights=REFERENCE_BITS, coupling="bridge", allocation="uniform", membrane=4.0, arithmetic="integer",
-        state_rounding="even",
+        state_rounding="even", beta=None, percentile=None,
     )  # fmt: skip
     key = repr(sorted(reference.to_dict().items(), key=str))
     if key not in prepared._sensitivities:
@@ -199,10 +205,12 @@ def allocate_bits(
         bits = allocate(scores(rate, g_all, beta), channels, recipe.membrane, percentile)
         return bits, average_bits(bits, channels.elements)
 
+    expected = torch.cat(prepared.float_logits())
+    larger = join(prepared.held_out, prepared.batch_axis)
+
     def judge(flat: Tensor) -> tuple[float, float]:
         model.use(assembly.plan(spread(flat)))
-        found = torch.cat(list(logits(model, prepared.held_out, prepared.readout)))
-        return divergence(torch.cat(prepared.float_logits()), found)
+        return divergence(expected, torch.cat(list(logits(model, larger, prepared.readout))))
 
     betas = (recipe.beta,) if recipe.beta is not None else recipe.beta_grid
     percentiles = (recipe.percentile,) if recipe.percentile is not None else recipe.percentile_grid

@@ -1,4 +1,4 @@
-"""Runs test_spikingjelly.py against each generation of SpikingJelly: the two cannot live in one process."""
+"""Runs the tests of SpikingJelly against each generation of SpikingJelly: the two cannot live in one process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).with_name("test_spikingjelly.py")
+HERE = Path(__file__).parent
+TESTS = sorted(p.name for p in HERE.glob("test_spikingjelly*.py") if p.name != Path(__file__).name)
 
 
+@pytest.mark.parametrize("tests", TESTS)
 @pytest.mark.parametrize("variable", ["PTQ4SNN_SPIKINGJELLY_014", "PTQ4SNN_SPIKINGJELLY_200"])
-def test_generation(variable: str) -> None:
+def test_generation(variable: str, tests: str) -> None:
     folder = os.environ.get(variable)
     if not folder:
         pytest.skip(f"{variable} is not set: `make test` installs that generation and sets it")
@@ -23,8 +25,8 @@ def test_generation(variable: str) -> None:
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     # a plain environment's own SpikingJelly, if any, comes after the folder
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS)],
-        cwd=TESTS.parents[2],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / tests)],
+        cwd=HERE.parents[1],
         env={**os.environ, "PYTHONPATH": path, "PTQ4SNN_EXPECTED_SPIKINGJELLY": folder},
         capture_output=True,
         text=True,

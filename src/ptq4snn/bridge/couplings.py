@@ -28,7 +28,7 @@ class NeuronView:
     statistics: ChannelStatistics
     theta: Tensor
     scale: Tensor  # s_c: current scale, gain included
-    gain: Tensor
+    own: Tensor  # the folded weight's own scale
     ks: range  # admissible exponents
 
 
@@ -82,8 +82,8 @@ def layerwise(table: ExponentTable, bits: Tensor) -> StateScales:
 
 
 def reuse(table: ExponentTable, bits: Tensor) -> StateScales:
-    """The BN-folded weight's own scale, s_c / gain."""
-    return StateScales(table.view.scale / table.view.gain, None)
+    """The BN-folded weight's own scale, s_c / gain; of a stream its last writer's."""
+    return StateScales(table.view.own, None)
 
 
 def independent(table: ExponentTable, bits: Tensor) -> StateScales:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.bridge.couplings import ExponentTable
+from ptq4snn.bridge.lattice import weight_floor
 from ptq4snn.numerics.scales import SHRINKS, full_scales, shrink_errors
 from ptq4snn.observation.statistics import bin_edges
 from ptq4snn.recipe import Recipe
@@ -33,18 +34,21 @@ def joint_scales(assembly: Assembly, recipe: Recipe) -> dict[str, Tensor]:
         if neuron.info.projections != (name,) or not whole or fixed is not None:
             continue
         weight = assembly.folded.weight(name).double().cpu()
-        out[name] = _choose(assembly.tables[neuron.info.name], weight, p.weight.bits, p.weight.scales, recipe)
+        floor = torch.as_tensor(weight_floor(assembly.folded, p.info, p.info.factor, p.target))
+        table = assembly.tables[neuron.info.name]
+        out[name] = _choose(table, weight, p.weight.bits, p.weight.scales, floor, recipe)
     return out
 
 
-def _choose(table: ExponentTable, weight: Tensor, bits: int, chosen: Tensor, recipe: Recipe) -> Tensor:
-    """Scales [C] of weight [C, ...]; `chosen` are those of the weight alone, which the table is built on."""
+def _choose(
+    table: ExponentTable, weight: Tensor, bits: int, chosen: Tensor, floor: Tensor, recipe: Recipe
+) -> Tensor:
+    """Scales [C] >= floor of weight [C, ...]; `chosen` are those of the weight alone, which the table is built on."""
     view = table.view
     w = weight.flatten(1)
     width = round(recipe.membrane) if recipe.membrane in (2, 4, 8) else 4
-    floor = chosen.new_zeros(len(chosen))
-    full = full_scales(w, bits)
-    candidates = (full[:, None] * SHRINKS).clamp_min(TINY)  # [C, 61]
+    full = full_scales(w, bits, floor)
+    candidates = torch.maximum(full[:, None] * SHRINKS, floor[:, None])  # [C, 61]
     energy = w.square().sum(1).clamp_min(TINY)
     weight_error = shrink_errors(w, bits, full, floor).T / energy[:, None]  # [C, 61]
     state = state_energy(table).clamp_min(TINY)
@@ -63,7 +67,7 @@ def _choose(table: ExponentTable, weight: Tensor, bits: int, chosen: Tensor, rec
         better = value < best
         best = torch.where(better, value, best)
         scales = torch.where(better, candidates.gather(1, index[:, None])[:, 0], scales)
-    return torch.maximum(scales, 2.0**-12 * view.theta / per_scale)
+    return scales
 
 
 def state_energy(table: ExponentTable) -> Tensor:

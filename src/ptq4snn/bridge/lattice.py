@@ -22,12 +22,12 @@ from ptq4snn.plan import InputPlan
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.nearest import QuantWeight, round_nearest
 
-__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice", "per_channel"]
+__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice", "per_channel", "weight_floor"]
 
 MAX_SHIFT = 8
 EXACT = 2**23  # half of float32's exact integers: the other half is the state's
 INT32 = 2**30
-FLOOR = 2.0**-12  # least s_c, in theta
+FLOOR = 2.0**-12  # least weight scale, in theta: BatchNorm gains near 0 give dead channels
 EXCLUDED_BITS = 16
 ZERO = 2.0**16
 
@@ -61,8 +61,8 @@ class NeuronLattice:
     rho: Tensor
     leak: Tensor
     gain: Tensor  # what is left after folding
-    own_gain: Tensor  # the neuron's gain, wherever it went
     scale: Tensor  # [C] s_c
+    own: Tensor  # [C] the BN-folded weight's own scale, without the gain; of a stream its last writer's
     shift: int
     input_bound: int  # largest |input| in units
 
@@ -130,17 +130,24 @@ def _is_hidden(folded: Folded, neuron: str) -> bool:
     return any(neuron in p.spike_sources for p in folded.discovery.projections.values())
 
 
-def _floor(folded: Folded, info: ProjectionInfo, per_weight: float) -> Tensor | float:
-    """Least weight scale [C]: s_c >= theta 2^-12 at the neurons of a pair."""
+def weight_floor(folded: Folded, info: ProjectionInfo, per_weight: float, target: Tensor | None) -> Tensor | float:
+    """Least weight scale [C] of a pair: theta 2^-12 for an input of 1, which an 8-bit input has at its 256th step.
+
+    Writers of streams and chains need no step finer than 2^-8 of the target's, which also keeps channels without
+    weights in range.
+    """
+    if target is not None:
+        return target * (2.0**-8 / per_weight)
     if info.role != "pair":
         return 0.0
+    largest = 1.0 if info.reads == "count" else 2.0**8
     floor = torch.zeros(folded.weight(info.name).shape[0], dtype=torch.float64)
     for n in info.feeds:
         neuron = folded.discovery.neurons[n]
         theta = per_channel(folded, n, folded.specs[n].theta, "threshold")
         gain = per_channel(folded, n, folded.specs[n].gain, "gain")
         mine = neuron.source_projection == neuron.projections.index(info.name)
-        least = (theta * FLOOR / (gain * neuron.factor * per_weight))[mine]
+        least = (theta * FLOOR / (gain * largest))[mine]
         floor = floor.scatter_reduce(0, neuron.source_channel[mine], least, "amax")
     return floor
 
@@ -150,7 +157,7 @@ def _input_range(info: ProjectionInfo, chain_bits: int) -> tuple[float, float]:
         return 0.0, 255.0
     if info.reads == "chain":
         low, high = signed_range(chain_bits)
-        return float(low) / info.factor, float(high) / info.factor
+        return low * info.span / info.factor, high * info.span / info.factor
     return info.lo, info.hi
 
 
@@ -190,13 +197,13 @@ def _projection(
     coupling = recipe.override(name).coupling or recipe.coupling
     per_tensor = info.role == "output" or (coupling == "flowq" and info.role == "pair")
     width = weight_bits(info, folded, recipe)
-    q = round_nearest(weight, width, _floor(folded, info, quantum), per_tensor, scales.get(name))
+    q = round_nearest(weight, width, weight_floor(folded, info, quantum, target), per_tensor, scales.get(name))
     if info.stream is not None and recipe.stream == "shift" and target is not None:
         q = _shifted(weight, q, target / quantum)
     lo, hi = _input_range(info, recipe.chain_bits)
     peak = _peak(q.integers, lo, hi)
     if input_plan is not None:
-        peak = peak + _peak(q.integers, 0.0, max(abs(z) for z in input_plan.zeros) / ZERO)
+        peak = peak + _peak(q.integers, min(0, *input_plan.zeros) / ZERO, max(0, *input_plan.zeros) / ZERO)
     return ProjectionLattice(info, q, bias, q.scales * quantum, peak, input_plan, target, bits)
 
 
@@ -224,11 +231,11 @@ def _shifted(weight: Tensor, q: QuantWeight, unit: Tensor) -> QuantWeight:
     )
 
 
-def _largest_shift(bound: float, bias: Tensor) -> int:
-    """Largest F <= 8 with bound * 2^F (and the bias in these units) exact in float32, else in int32."""
+def _largest_shift(bound: float) -> int:
+    """Largest F <= 8 with bound * 2^F exact in float32, else in int32."""
     for limit in (EXACT, INT32):
         for shift in range(MAX_SHIFT, -1, -1):
-            if (bound + float(bias.max())) * 2.0**shift < limit:
+            if bound * 2.0**shift < limit:
                 return shift
     raise UnsupportedOperation(f"a worst-case accumulator of {bound:g} does not fit 32 bits; use fewer weight bits")
 
@@ -258,7 +265,7 @@ def _group_shifts(folded: Folded, made: dict[str, ProjectionLattice]) -> dict[st
     for name, p in made.items():
         windows = [folded.discovery.neurons[n].window for n in p.info.feeds] if p.info.stream is None else []
         window = max(windows, default=1.0)
-        shift = _largest_shift(float(p.peak.max()) * window, (p.bias / p.lattice).abs() * window)
+        shift = _largest_shift(float((p.peak + (p.bias / p.lattice).abs()).max()) * window)
         root = groups.find(name)
         shifts[root] = min(shifts.get(root, MAX_SHIFT), shift)
     return {name: shifts[groups.find(name)] for name in made}
@@ -272,12 +279,13 @@ def _neuron(
         per_channel(folded, name, v, what)
         for v, what in ((spec.theta, "threshold"), (spec.rho, "reset"), (spec.leak, "leak"), (spec.gain, "gain"))
     )
-    own = per_channel(folded, name, folded.discovery.specs[name].gain, "gain")
     if info.stream is not None:
         base = streams[info.stream][info.source_channel]
-        peak = 32768.0 / info.factor if info.factor < 1 else 32768.0
-        shift = _largest_shift(peak, torch.zeros(1))
+        peak = 32768.0 * info.span / info.factor
+        shift = _largest_shift(peak)
         bound = math.ceil(peak * 2**shift)
+        last = [n for n in made if n in info.projections][-1]
+        own = made[last].lattice[info.source_channel] * info.factor
     elif info.projections:
         parts = [made[p] for p in info.projections]
         columns = max(len(p.lattice) for p in parts)
@@ -288,7 +296,9 @@ def _neuron(
     else:
         base = torch.ones(info.layout.channels, dtype=torch.float64)
         peak = max(abs(info.lo), abs(info.hi))
-        shift = _largest_shift(peak, torch.zeros(1))
+        shift = _largest_shift(peak)
         bound = math.ceil(peak * 2**shift)
     scale = base * info.factor * gain
-    return NeuronLattice(info, theta, rho, leak, gain, own, scale, shift, bound)
+    if info.stream is None:
+        own = scale / per_channel(folded, name, folded.discovery.specs[name].gain, "gain")
+    return NeuronLattice(info, theta, rho, leak, gain, scale, own, shift, bound)

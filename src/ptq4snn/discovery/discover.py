@@ -28,7 +28,7 @@ __all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons
 
 @dataclass(frozen=True)
 class OutputInfo:
-    """How an output tensor becomes real numbers: `projection` is None where it already is."""
+    """How an output tensor becomes real numbers: `projection` (any writer of a stream) is None where it already is."""
 
     projection: str | None
     axis: int
@@ -158,9 +158,10 @@ def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery
     projections = read_projections(w, neurons, streams, modules, sample.shape[batch_axis])
     outputs = []
     for fact in w.outputs:
-        axis = output_axis(fact) if isinstance(fact, Current) else None
-        if isinstance(fact, Current) and axis is not None and not projections[min(fact.projections)].decode:
-            outputs.append(OutputInfo(min(fact.projections), axis))
+        axis = output_axis(w, fact, streams) if isinstance(fact, Current) else None
+        name = min(fact.projections) if isinstance(fact, Current) else ""
+        if axis is not None and not projections[name].decode:
+            outputs.append(OutputInfo(name, axis))
         else:
             outputs.append(OutputInfo(None, 0))
     return Discovery(

@@ -11,11 +11,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from torch import Tensor
 
-__all__ = ["TIME", "Constant", "Count", "Current", "Data", "Fact", "Membrane", "Norm", "Opaque", "Sheet"]
+__all__ = ["TIME", "Constant", "Count", "Current", "Data", "Fact", "Membrane", "NormCall", "Opaque", "Sheet"]
 
 
 # `ids` tensors number every element by its channel and its time step: channel + TIME * t
@@ -24,7 +23,8 @@ TIME = float(2**32)
 
 @dataclass(frozen=True)
 class Constant:
-    value: float | None = None
+    value: float | None = None  # where all elements are equal
+    learned: str | None = None  # the parameter it is made of
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Count:
     hi: float
     sources: frozenset[str]
     ids: Tensor | None = field(default=None, compare=False)  # like the tensor, of the source neuron
-    over_time: bool = False  # summed over time steps: the factor holds 1/T
+    over_time: bool = False  # a mean over time steps: the factor holds 1/T
 
     def scaled(self, c: float) -> Count:
         """c * x; a negative c turns the bounds round."""
@@ -47,12 +47,15 @@ class Count:
         return replace(self, factor=self.factor * abs(c), lo=lo, hi=hi)
 
 
-class Norm(NamedTuple):
-    """A BatchNorm on the way: the weight of a constant there, and whether a max-pool came before it."""
+@dataclass(frozen=True)
+class NormCall:
+    """A BatchNorm on the way of a current."""
 
     name: str
-    constant: float
-    after_max: bool
+    at: int  # the value it made: one BatchNorm may be called twice
+    constant: float  # what a projection that outputs 1 everywhere has become there
+    after_max: bool  # a max-pool came before it
+    channels: tuple[tuple[int, int], ...]  # (number of the projection channel, channel of the BatchNorm)
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,10 @@ class Sheet:
 
     ids: Tensor = field(compare=False)
     projections: frozenset[str]
-    norms: tuple[Norm, ...] = ()
+    norms: tuple[NormCall, ...] = ()
     ops: tuple[str, ...] = ()
     constant: float = 1.0  # what a projection that outputs 1 everywhere contributes here
+    uneven: str | None = None  # the operation behind which that is not the same everywhere
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Current:
     sheets: tuple[Sheet, ...]
     factor: float = 1.0  # carrier = factor * integer
     window: float = 1.0  # how many accumulators at most are added into one element
+    span: float = 1.0  # largest |carrier| where projections emit at most 1 and sums are clipped there (streams)
     over_time: bool = False
 
     @property

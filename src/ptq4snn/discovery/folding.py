@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from ptq4snn.discovery.discover import Discovery, reset_neurons
-from ptq4snn.discovery.facts import Norm
+from ptq4snn.discovery.info import Norm
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, Shell, adapter_of
 from ptq4snn.modules.core import FloatCore, NeuronCore
@@ -88,19 +88,28 @@ def _folded_norms(model: nn.Module, name: str, norms: tuple[Norm, ...]) -> tuple
             raise FoldingError(
                 f"the BatchNorm '{norm.name}' keeps no running statistics and cannot be folded into '{name}'"
             )
-        g = 1 / torch.sqrt(bn.running_var.double() + bn.eps)
-        beta = torch.zeros_like(g)
-        if bn.weight is not None:
-            g, beta = g * bn.weight.detach().double(), bn.bias.detach().double()
+        g, shift = _affine(bn, norm)
         if norm.after_max and bool((g < 0).any()):
             raise UnsupportedOperation(
                 f"the BatchNorm '{norm.name}' behind a max-pool has negative gains in channels "
-                f"{(g < 0).nonzero().flatten().tolist()[:8]}; put it in front of the pool"
+                f"{(g < 0).nonzero().flatten().tolist()[:8]} of '{name}'; put it in front of the pool"
             )
         weight = weight * g.view(-1, *[1] * (weight.dim() - 1))
-        shift = (beta - g * bn.running_mean.double()) / norm.constant
         bias = shift if bias is None else g * bias + shift
     return weight, bias
+
+
+def _affine(bn: Any, norm: Norm) -> tuple[Tensor, Tensor]:
+    """Gain and shift [C] of a BatchNorm for the output channels of its projection."""
+    g = 1 / torch.sqrt(bn.running_var.double() + bn.eps)
+    beta = torch.zeros_like(g)
+    if bn.weight is not None:
+        g, beta = g * bn.weight.detach().double(), bn.bias.detach().double()
+    shift = (beta - g * bn.running_mean.double()) / norm.constant
+    channels = torch.tensor(norm.channels, device=g.device)
+    none = channels < 0
+    g, shift = g[channels.clamp_min(0)], shift[channels.clamp_min(0)]
+    return g.masked_fill(none, 1.0), shift.masked_fill(none, 0.0)
 
 
 def _shared_gain(d: Discovery, name: str) -> float:
@@ -153,9 +162,12 @@ def _spikes(model: nn.Module, discovery: Discovery, x: Tensor) -> list[tuple[str
 
     handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in discovery.neurons]
     reset_neurons(model)
-    with torch.no_grad():
-        model(x)
-    reset_neurons(model)
-    for h in handles:
-        h.remove()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # an encoder that draws spikes must draw the same ones twice
+            model(x)
+    finally:
+        reset_neurons(model)
+        for h in handles:
+            h.remove()
     return seen

@@ -5,14 +5,16 @@ Pairs are a reading of this graph, and an integer program can be lowered from it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 __all__ = ["Graph", "Node", "NodeKind", "Ref", "Value"]
 
 NodeKind = Literal["op", "projection", "norm", "neuron"]
+MAX_INDICES = 2**16
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,15 @@ class Ref:
 
 @dataclass(frozen=True)
 class Value:
-    """One tensor of the forward pass. `data` is kept for constants of a single element."""
+    """One tensor of the forward pass. `data` is kept where all elements are known to be equal, `indices` for small
+    integer tensors, which other tensors may be indexed with."""
 
     id: int
     shape: tuple[int, ...]
     dtype: str
     name: str | None = None
     data: float | None = None
+    indices: Tensor | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,20 @@ class Graph:
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
 
-    def add_value(self, tensor: Tensor, name: str | None = None) -> int:
-        constant = float(tensor) if name != "input" and tensor.numel() == 1 and tensor.dim() == 0 else None
+    def add_value(self, tensor: Tensor, name: str | None = None, uniform: bool = False) -> int:
+        """A new value like `tensor`; with `uniform` it is looked at whether all elements are equal."""
+        data = None
+        if name != "input" and (tensor.numel() == 1 or (uniform and _is_uniform(tensor))):
+            data = float(tensor.flatten()[0])
+        indexing = tensor.dtype in (torch.int64, torch.int32) and tensor.numel() <= MAX_INDICES
+        indices = tensor.detach().clone() if indexing else None
         dtype = str(tensor.dtype).removeprefix("torch.")
-        self.values.append(Value(len(self.values), tuple(tensor.shape), dtype, name, constant))
+        self.values.append(Value(len(self.values), tuple(tensor.shape), dtype, name, data, indices))
+        return len(self.values) - 1
+
+    def add_like(self, value: int) -> int:
+        """A new value of the same shape and type as another."""
+        self.values.append(replace(self.values[value], id=len(self.values), name="result", data=None, indices=None))
         return len(self.values) - 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,9 +99,15 @@ class Graph:
         }
 
 
+def _is_uniform(tensor: Tensor) -> bool:
+    return tensor.numel() > 0 and bool((tensor == tensor.flatten()[0]).all())
+
+
 def _plain(x: Any) -> Any:
     if isinstance(x, Ref):
         return f"%{x.value}"
+    if isinstance(x, Node):
+        return {"target": x.target, "args": _plain(x.args), "kwargs": _plain(x.kwargs)}
     if isinstance(x, (list, tuple)):
         return [_plain(i) for i in x]
     if isinstance(x, dict):

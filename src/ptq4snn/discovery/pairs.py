@@ -8,69 +8,23 @@ bare    fed by spikes only
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.facts import TIME, Count, Current, Data, Fact, Membrane, Norm, Opaque, Sheet
-from ptq4snn.discovery.layout import Layout, layout_of
+from ptq4snn.discovery.facts import TIME, Count, Current, Data, Fact, Membrane, Opaque, Sheet
+from ptq4snn.discovery.info import Kind, NeuronInfo, Norm, ProjectionInfo, Role
+from ptq4snn.discovery.layout import layout_of
 from ptq4snn.discovery.walk import NeuronCall, ProjectionCall, Walk
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec
 
-__all__ = ["Kind", "NeuronInfo", "ProjectionInfo", "Role", "find_streams", "output_axis", "read_neurons", "read_projections"]
-
-Kind = Literal["pair", "stream", "bare"]
-Role = Literal["pair", "stream", "chain", "output"]
-
-
-@dataclass(frozen=True)
-class NeuronInfo:
-    name: str
-    kind: Kind
-    projections: tuple[str, ...]  # in the order they ran
-    spike_sources: tuple[str, ...]
-    norms: tuple[str, ...]
-    ops: tuple[str, ...]
-    layout: Layout
-    source_projection: Tensor  # [C] int64: index into `projections`
-    source_channel: Tensor  # [C] int64: output channel there
-    factor: float
-    window: float
-    lo: float  # bounds of a bare neuron's integer input
-    hi: float
-    steps: int
-    over_time: bool = False  # its input is a mean over time steps
-    stream: int | None = None  # the stream it reads, also for a pair whose current goes on as a stream
-    stem: bool = False
-    readout: bool = False  # its membrane is an output of the model
-    last: bool = False  # its spikes feed the classifier or are the output
-    zero_state: bool = False
-
-    @property
-    def carries_state(self) -> bool:
-        return self.steps > 1 and not self.zero_state
-
-
-@dataclass(frozen=True)
-class ProjectionInfo:
-    name: str
-    role: Role
-    norms: tuple[Norm, ...]
-    reads: Literal["data", "count", "chain"]
-    spike_sources: tuple[str, ...]
-    chained_from: tuple[str, ...]
-    factor: float
-    lo: float
-    hi: float
-    over_time: bool
-    macs: int  # per sample, over the whole forward pass
-    feeds: tuple[str, ...]
-    stream: int | None = None
-    decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)
+__all__ = [
+    "Groups", "Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role", "find_streams", "output_axis",
+    "read_neurons", "read_projections",
+]  # fmt: skip
 
 
 class Groups:
@@ -99,48 +53,67 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _calls_of(w: Walk) -> dict[str, list[NeuronCall]]:
+    calls: dict[str, list[NeuronCall]] = {}
+    for c in w.neurons:
+        calls.setdefault(c.name, []).append(c)
+    return calls
+
+
 def find_streams(w: Walk) -> dict[str, int]:
     """Stream number of every projection that writes into a sum."""
     groups = Groups()
-    for current in (c.fact for c in w.neurons):
-        if isinstance(current, Current) and len(current.sheets) > 1:
-            groups.join(sorted(current.projections))
-            _check_aligned(w, current)
-    by_neuron: dict[str, set[str]] = {}
     for call in w.neurons:
-        if isinstance(call.fact, Current):
-            by_neuron.setdefault(call.name, set()).add(" ".join(sorted(call.fact.projections)))
-    for sets in by_neuron.values():
-        if len(sets) > 1:  # a neuron reused behind different projections reads them all on one scale
-            groups.join(sorted(n for s in sets for n in s.split()))
+        if len(_sheets(call.fact)) > 1:
+            groups.join(sorted(_projections(call.fact)))
+    for name, calls in _calls_of(w).items():
+        if len({_projections(c.fact) for c in calls}) > 1:  # reads them all on one scale
+            _check_reuse(w, name, calls)
+            groups.join(sorted(frozenset().union(*(_projections(c.fact) for c in calls))))
     roots = {n: groups.find(n) for n in groups.parent}
     order = {r: i for i, r in enumerate(dict.fromkeys(roots[n] for n in w.base if n in roots))}
     return {n: order[r] for n, r in roots.items()}
 
 
-def _check_aligned(w: Walk, current: Current) -> None:
-    starts = torch.tensor(sorted(w.base.values()), dtype=torch.float64)
-    numbers = [(s.ids % TIME).contiguous() for s in current.sheets]
-    channels = [n - starts[torch.searchsorted(starts, n, right=True) - 1] for n in numbers]
-    if any(not torch.equal(c, channels[0]) for c in channels[1:]):
-        names = ", ".join(f"'{n}'" for n in sorted(current.projections))
+def _projections(fact: Fact) -> frozenset[str]:
+    return fact.projections if isinstance(fact, Current) else frozenset()
+
+
+def _check_reuse(w: Walk, name: str, calls: list[NeuronCall]) -> None:
+    channels = [w.locate(c.sources)[1] for c in calls]
+    spiking = any(not isinstance(c.fact, Current) for c in calls)
+    if spiking or any(not torch.equal(c, channels[0]) for c in channels):
         raise UnsupportedOperation(
-            f"a sum adds different channels of {names} to each other; one scale per channel needs them aligned"
+            f"the neuron '{name}' is called behind projections whose channels do not match; use one each"
         )
 
 
 def read_neurons(w: Walk, specs: dict[str, NeuronSpec], streams: dict[str, int]) -> dict[str, NeuronInfo]:
-    calls: dict[str, list[NeuronCall]] = {}
-    for c in w.neurons:
-        calls.setdefault(c.name, []).append(c)
     stems = {p.name for p in w.projections if isinstance(p.fact, Data)}
     readouts = {f.neuron for f in w.outputs if isinstance(f, Membrane)}.union(
         *(f.membranes for f in w.outputs if isinstance(f, Opaque))
     )
     final = _feeding_output(w)
+    ran = {p.name: i for i, p in reversed(list(enumerate(w.projections)))}
     out = {}
-    for name, cs in calls.items():
-        out[name] = _read_neuron(name, cs, specs[name], streams, stems, name in readouts, name in final, w.base)
+    for name, calls in _calls_of(w).items():
+        if any(c.layout != calls[0].layout for c in calls):
+            raise UnsupportedOperation(
+                f"the neuron '{name}' is called with states of different shapes; use one each"
+            )
+        projections = sorted(frozenset().union(*(_projections(c.fact) for c in calls)), key=lambda n: ran[n])
+        read = _read_current if projections else _read_bare
+        fields = read(calls, tuple(projections), specs[name], w, streams)
+        out[name] = NeuronInfo(
+            name=name,
+            layout=calls[0].layout,
+            steps=sum(c.steps or 1 for c in calls),
+            over_time=any(c.fact.over_time for c in calls),  # type: ignore[union-attr]
+            stem=fields["kind"] == "pair" and any(p in stems for p in projections),
+            readout=name in readouts,
+            last=name in final,
+            **fields,
+        )
     return out
 
 
@@ -150,69 +123,74 @@ def _feeding_output(w: Walk) -> set[str]:
     names = {n for f in w.outputs if isinstance(f, Count) for n in f.sources}
     names |= {f.neuron for f in w.outputs if isinstance(f, Membrane)}
     for call in w.neurons:
-        if call.name in names and isinstance(call.fact, Current):
-            made_output |= call.fact.projections
+        if call.name in names:
+            made_output |= _projections(call.fact)
     for p in w.projections:
         if p.name in made_output and isinstance(p.fact, Count):
             names |= p.fact.sources
     return names
 
 
-def _read_neuron(
-    name: str, calls: list[NeuronCall], spec: NeuronSpec, streams: dict[str, int], stems: set[str],
-    readout: bool, last: bool, base: dict[str, int],
-) -> NeuronInfo:  # fmt: skip
-    first = calls[0]
-    if any(c.layout != first.layout for c in calls):
-        raise UnsupportedOperation(f"the neuron '{name}' is called with states of different shapes; use one each")
-    sheets = [s for c in calls for s in _sheets(c.fact)]
-    projections = _unique(n for s in sheets for n in sorted(s.projections))
-    bare = not projections
-    summed = any(len(_sheets(c.fact)) > 1 for c in calls) or len({c.fact.projections for c in calls}) > 1 if (
-        not bare
-    ) else False
-    facts: list[Any] = [c.fact for c in calls]
-    lo, hi = (min(f.lo for f in facts), max(f.hi for f in facts)) if bare else (0.0, 0.0)
-    factor = min(f.factor for f in facts)
-    sources = _unique(n for f in facts if isinstance(f, Count) for n in sorted(f.sources))
-    zero = bare and spec.reset == "hard" and lo >= 0 and bool((factor * spec.gain >= spec.theta).all())
-    stream = next((streams[p] for p in projections if p in streams), None)
-    owner, channel = _locate(first.sources, projections, base)
-    return NeuronInfo(
-        name=name,
-        kind="bare" if bare else "stream" if summed else "pair",
-        projections=projections,
-        spike_sources=sources,
-        norms=_unique(n.name for s in sheets for n in s.norms),
-        ops=_unique(o for s in sheets for o in s.ops),
-        layout=first.layout,
-        source_projection=owner,
-        source_channel=channel,
-        factor=factor,
-        window=max(f.window for f in facts) if not bare else 1.0,
-        lo=lo,
-        hi=hi,
-        steps=sum(c.steps or 1 for c in calls),
-        over_time=any(f.over_time for f in facts),
-        stream=stream,
-        stem=any(p in stems for p in projections) and not summed,
-        readout=readout,
-        last=last,
-        zero_state=zero,
-    )
-
-
-def _locate(ids: Tensor, projections: tuple[str, ...], base: dict[str, int]) -> tuple[Tensor, Tensor]:
-    """Projection and channel of every numbered channel; zeros for a bare neuron, which has none."""
-    if not projections:
-        zero = torch.zeros(len(ids), dtype=torch.int64)
-        return zero, zero
-    names = sorted(base, key=lambda n: base[n])
-    starts = torch.tensor([base[n] for n in names], dtype=torch.float64)
-    which = torch.searchsorted(starts, ids.contiguous(), right=True) - 1
-    channel = (ids - starts[which]).long()
+def _read_current(
+    calls: list[NeuronCall], projections: tuple[str, ...], spec: NeuronSpec, w: Walk, streams: dict[str, int]
+) -> dict[str, Any]:
+    facts = [c.fact for c in calls if isinstance(c.fact, Current)]
+    sheets = [s for f in facts for s in f.sheets]
+    summed = any(len(f.sheets) > 1 for f in facts) or len({f.projections for f in facts}) > 1
+    if len({f.factor for f in facts}) > 1:
+        raise UnsupportedOperation(
+            f"the neuron '{calls[0].name}' is called on currents of different quanta; use one each"
+        )
+    names = list(w.base)
+    which, channel = w.locate(calls[0].sources)
     owner = torch.tensor([projections.index(names[i]) for i in which.tolist()], dtype=torch.int64)
-    return owner, channel
+    return {
+        "kind": "stream" if summed else "pair",
+        "projections": projections,
+        "spike_sources": (),
+        "norms": _unique(n.name for s in sheets for n in s.norms),
+        "ops": _unique(o for s in sheets for o in s.ops),
+        "source_projection": owner,
+        "source_channel": channel.long(),
+        "factor": facts[0].factor,
+        "window": max(f.window for f in facts),
+        "span": max(f.span for f in facts),
+        "lo": 0.0,
+        "hi": 0.0,
+        "stream": next((streams[p] for p in projections if p in streams), None),
+    }
+
+
+def _read_bare(
+    calls: list[NeuronCall], projections: tuple[str, ...], spec: NeuronSpec, w: Walk, streams: dict[str, int]
+) -> dict[str, Any]:
+    facts = [c.fact for c in calls if isinstance(c.fact, Count)]
+    factor = min(f.factor for f in facts)
+    if any(f.factor / factor != round(f.factor / factor) for f in facts):
+        raise UnsupportedOperation(
+            f"the neuron '{calls[0].name}' is called on spike counts of unrelated quanta; use one each"
+        )
+    lo = min(f.lo * f.factor / factor for f in facts)
+    hi = max(f.hi * f.factor / factor for f in facts)
+    # any input but zero fires at once, and the reset is to zero: the state never leaves it
+    zero = spec.reset == "hard" and lo >= 0 and bool((factor * spec.gain >= spec.theta).all())
+    if spec.comparator == ">":
+        zero = zero and bool((factor * spec.gain > spec.theta).all())
+    none = torch.zeros(calls[0].layout.channels, dtype=torch.int64)
+    return {
+        "kind": "bare",
+        "projections": (),
+        "spike_sources": _unique(n for f in facts for n in sorted(f.sources)),
+        "norms": (),
+        "ops": (),
+        "source_projection": none,
+        "source_channel": none,
+        "factor": factor,
+        "window": 1.0,
+        "lo": lo,
+        "hi": hi,
+        "zero_state": zero,
+    }
 
 
 def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str, int],
@@ -225,62 +203,91 @@ def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str,
     calls: dict[str, list[ProjectionCall]] = {}
     for p in w.projections:
         calls.setdefault(p.name, []).append(p)
-    return {
-        n: _read_projection(n, cs, sinks.get(n, []), w, neurons, streams, modules[n], batch)
-        for n, cs in calls.items()
-    }
+    out = {}
+    for name, cs in calls.items():
+        weight: Tensor = modules[name].weight  # type: ignore[assignment]
+        macs = sum(prod(c.out_shape) for c in cs) // batch * (weight.numel() // weight.shape[0])
+        norms = _norms(w, name, sinks.get(name, []))
+        out[name] = _read_projection(name, cs, norms, w, neurons, streams, macs)
+    return out
+
+
+def _norms(w: Walk, name: str, sinks: list[Sheet]) -> tuple[Norm, ...]:
+    """The BatchNorms behind a projection, in order; every output channel has the same ones for all its readers."""
+    start, count = w.base[name], w.channels[name]
+    chains: list[tuple[Any, ...] | None] = [None] * count
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for s in {(id(s.norms), s.ids.data_ptr()): s for s in sinks}.values():
+        seen = torch.unique(s.ids % TIME) - start
+        mine = [int(c) for c in seen.tolist() if 0 <= c < count]
+        maps = [(n, dict(n.channels)) for n in s.norms]
+        for c in mine:
+            chain = tuple((n.name, n.constant, n.after_max, m[start + c]) for n, m in maps if start + c in m)
+            if chains[c] is not None and chains[c] != chain:
+                names = sorted({step[0] for step in (*chain, *chains[c])})  # type: ignore[misc]
+                raise UnsupportedOperation(
+                    f"the output of '{name}' is read behind different BatchNorms ({', '.join(names)}); "
+                    f"give each reader a projection of its own"
+                )
+            chains[c] = chain
+            for place, step in enumerate(chain):
+                found.setdefault((place, *step[:3]), [-1] * count)[c] = step[3]
+    ordered = sorted(found.items(), key=lambda item: int(item[0][0]))
+    return tuple(Norm(*key[1:], tuple(channels)) for key, channels in ordered)
 
 
 def _read_projection(
-    name: str, calls: list[ProjectionCall], sinks: list[Sheet], w: Walk, neurons: dict[str, NeuronInfo],
-    streams: dict[str, int], module: nn.Module, batch: int,
+    name: str, calls: list[ProjectionCall], norms: tuple[Norm, ...], w: Walk, neurons: dict[str, NeuronInfo],
+    streams: dict[str, int], macs: int,
 ) -> ProjectionInfo:  # fmt: skip
-    chains = {s.norms for s in sinks}
-    if len(chains) > 1:
-        raise UnsupportedOperation(
-            f"the output of '{name}' is read behind different BatchNorms ({', '.join(sorted({n.name for c in chains for n in c}))}); "
-            f"give each reader a projection of its own"
-        )
     feeds = tuple(n.name for n in neurons.values() if name in n.projections)
-    chained = [p.name for p in w.projections if isinstance(p.fact, Current) and name in p.fact.projections]
-    decode = any(_leaves(f) and name in f.projections for f in w.outputs)  # type: ignore[union-attr]
+    chained = [p.name for p in w.projections if name in _projections(p.fact)]
     role: Role = "stream" if name in streams else "chain" if chained else "pair" if feeds else "output"
     if chained and (feeds or name in streams):
         raise UnsupportedOperation(
             f"the output of '{name}' feeds both a neuron and the projection '{chained[0]}'; give each its own"
         )
+    decode = any(_leaves(w, f, streams) and name in f.projections for f in w.outputs)  # type: ignore[union-attr]
+    if decode and role != "output":
+        raise UnsupportedOperation(
+            f"the output of '{name}' goes on inside the network and also leaves it through another operation; give "
+            f"each its own projection"
+        )
     facts = [c.fact for c in calls]
-    reads: Any = {Data: "data", Count: "count", Current: "chain"}[type(facts[0])]
     if len({type(f) for f in facts}) > 1:
         raise UnsupportedOperation(f"'{name}' is called on spikes and on other inputs; give each its own projection")
+    scaled = [f for f in facts if isinstance(f, (Count, Current))]
     counts = [f for f in facts if isinstance(f, Count)]
-    weight: Tensor = module.weight  # type: ignore[assignment]
+    factor = min((f.factor for f in scaled), default=1.0)
+    reads: Any = {Data: "data", Count: "count", Current: "chain"}[type(facts[0])]
     return ProjectionInfo(
         name=name,
         role=role,
-        norms=next(iter(chains), ()),
+        norms=norms,
         reads=reads,
         spike_sources=_unique(n for c in counts for n in sorted(c.sources)),
-        chained_from=_unique(n for f in facts if isinstance(f, Current) for n in sorted(f.projections)),
-        factor=min((f.factor for f in facts if isinstance(f, (Count, Current))), default=1.0),
-        lo=min((c.lo for c in counts), default=0.0),
-        hi=max((c.hi for c in counts), default=0.0),
-        over_time=any(f.over_time for f in facts if isinstance(f, (Count, Current))),
-        macs=sum(prod(c.out_shape) for c in calls) // batch * (weight.numel() // weight.shape[0]),
+        chained_from=_unique(n for f in facts for n in sorted(_projections(f))),
+        factor=factor,
+        lo=min((c.lo * c.factor / factor for c in counts), default=0.0),
+        hi=max((c.hi * c.factor / factor for c in counts), default=0.0),
+        over_time=any(f.over_time for f in scaled),
+        macs=macs,
         feeds=feeds,
+        span=max((f.span for f in facts if isinstance(f, Current)), default=1.0),
         stream=streams.get(name),
-        decode=decode and not feeds,
+        decode=decode,
     )
 
 
-def _leaves(fact: Fact) -> bool:
+def _leaves(w: Walk, fact: Fact, streams: dict[str, int]) -> bool:
     """An output that cannot be turned into real numbers at the end, only where it is made."""
-    return isinstance(fact, Opaque) or (isinstance(fact, Current) and output_axis(fact) is None)
+    return isinstance(fact, Opaque) or (isinstance(fact, Current) and output_axis(w, fact, streams) is None)
 
 
-def output_axis(fact: Current) -> int | None:
-    """Channel axis, counted from the end, of an output made of one projection's channels in order."""
-    if len(fact.sheets) > 1 or len(fact.projections) > 1:
+def output_axis(w: Walk, fact: Current, streams: dict[str, int]) -> int | None:
+    """Channel axis, counted from the end, of an output made of all channels of a projection or stream in order."""
+    same_stream = len({streams.get(n, n) for n in fact.projections}) == 1
+    if any(len(s.projections) > 1 for s in fact.sheets) or not same_stream:
         return None
     ids = fact.sheets[0].ids % TIME
     layout = layout_of(ids)
@@ -288,5 +295,6 @@ def output_axis(fact: Current) -> int | None:
         return None
     axis = layout.dims[0] if layout.dims else ids.dim() - 1
     line = ids.movedim(axis, -1).reshape(-1, ids.shape[axis])[0]
-    whole = torch.equal(line - line[0], torch.arange(len(line), dtype=ids.dtype))
+    name = min(fact.sheets[0].projections)
+    whole = torch.equal(line - w.base[name], torch.arange(w.channels[name], dtype=ids.dtype))
     return axis - ids.dim() if whole else None

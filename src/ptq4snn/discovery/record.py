@@ -20,10 +20,18 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ptq4snn.discovery.graph import Graph, Node, NodeKind, Ref
 from ptq4snn.errors import UnsupportedOperation
 
-__all__ = ["record"]
+__all__ = ["FACTORIES", "FILLED", "record"]
 
 Classify = Callable[[nn.Module], NodeKind | None]
-FACTORIES = {"zeros", "empty", "new_zeros", "new_empty", "zeros_like", "empty_like", "full", "ones"}
+EMPTY = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"}
+FACTORIES = EMPTY | {
+    "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full",
+}  # fmt: skip
+FILLED = FACTORIES - EMPTY | {"zero", "fill"}
+VIEWS = {
+    "select", "slice", "view", "transpose", "permute", "unsqueeze", "squeeze", "alias", "detach", "t", "narrow",
+    "expand", "diagonal", "unfold", "_unsafe_view", "_reshape_alias",
+}  # fmt: skip
 
 
 class Recorder(TorchDispatchMode):
@@ -36,12 +44,14 @@ class Recorder(TorchDispatchMode):
         self.made_by: dict[int, Node] = {}  # value id -> node, for writes through views
         self.storages: dict[int, set[int]] = {}  # storage -> values that live in it
         self.stale: dict[int, str] = {}  # value -> the write that left it behind
+        self.written_through: dict[int, tuple[int, list[Node]]] = {}  # value -> buffer and views it was written by
         self.muted = 0
         self.scopes: list[str] = [""]
-        self.names = {id(p): n for n, p in [*model.named_parameters(), *model.named_buffers()]}
+        self.names = {id(p): n for n, p in model.named_parameters()}
 
     def value_of(self, tensor: Tensor) -> int:
-        """Value id of a tensor; one not seen before is a parameter or another constant."""
+        """Value id of a tensor; one not seen before is a parameter (known by its name) or another
+        constant."""
         if tensor not in self.ids:
             with self.leaf():
                 self.bind(tensor, self.graph.add_value(tensor, self.names.get(id(tensor), "constant")))
@@ -57,8 +67,9 @@ class Recorder(TorchDispatchMode):
         self.ids[tensor] = value
         self.storages.setdefault(_storage(tensor), set()).add(value)
 
-    def new(self, tensor: Tensor) -> int:
-        value = self.graph.add_value(tensor, "result")
+    def new(self, tensor: Tensor, uniform: bool) -> int:
+        with self.leaf():
+            value = self.graph.add_value(tensor, "result", uniform)
         self.bind(tensor, value)
         return value
 
@@ -67,10 +78,10 @@ class Recorder(TorchDispatchMode):
 
     def add_node(self, kind: NodeKind, target: str, args: Any, kwargs: Any, outputs: list[Tensor]) -> Node:
         refs = [a.value for a in tree_flatten((args, kwargs))[0] if isinstance(a, Ref)]
-        made = tuple(self.new(t) for t in outputs)
+        op = target.split(".")[1].rstrip("_") if kind == "op" else ""
+        made = tuple(self.new(t, op in FILLED) for t in outputs)
         node = Node(kind, target, tuple(args), dict(kwargs), tuple(refs), made, self.scopes[-1])
-        self.graph.nodes.append(node)
-        self.made_by.update(dict.fromkeys(made, node))
+        self.append(node)
         return node
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -88,25 +99,61 @@ class Recorder(TorchDispatchMode):
         return result
 
     def write_in_place(self, target: str, args: Any, kwargs: Any, tensor: Tensor) -> None:
-        """A write makes a new value. Written through a view of a fresh buffer, it makes a new buffer too."""
+        """A write makes a new value. Written through a view of a fresh buffer, it makes a new buffer too, and the
+        buffer's other views are views of that."""
         before = args[0].value
         aliases = self.storages[_storage(tensor)] - {before}
         node = self.add_node("op", target, args, kwargs, [tensor])
-        aliases -= set(node.outputs)
-        view = self.made_by.get(before)
-        base = view.inputs[0] if view is not None and view.kind == "op" and view.inputs else None
-        if base in aliases and self.is_buffer(base) and view is not None:
-            self.rebind_base(base, view, node.outputs[0])
-            aliases.discard(base)
+        written = node.outputs[0]
+        aliases.discard(written)
+        base, views = self.buffer_under(before)
+        if base is not None:
+            live = {v: t for t, v in list(self.ids.items()) if v in aliases}
+            renewed = self.renew_buffer(base, views, written)
+            for value, alias in live.items():
+                under, chain = (base, []) if value == base else self.buffer_under(value)
+                if under == base:
+                    self.bind(alias, self.replay(chain, renewed))
+                    aliases.discard(value)
+            self.written_through[written] = (renewed, views)
         self.stale.update(dict.fromkeys(aliases, target))
 
-    def is_buffer(self, value: int | None) -> bool:
-        node = self.made_by.get(value) if value is not None else None
-        return node is not None and (node.op in FACTORIES or node.target == "ptq4snn.write_view")
+    def buffer_under(self, value: int) -> tuple[int | None, list[Node]]:
+        """The fresh buffer that `value` is a view of, and the views that lead from there to it."""
+        views: list[Node] = []
+        while True:
+            if value in self.written_through:
+                base, earlier = self.written_through[value]
+                return base, [*earlier, *views]
+            node = self.made_by.get(value)
+            if node is None or node.kind != "op" or node.op not in VIEWS or not node.inputs:
+                break
+            views.insert(0, node)
+            value = node.inputs[0]
+        fresh = node is not None and (node.op in FACTORIES or node.target == "ptq4snn.write_view")
+        return (value, views) if fresh and views else (None, [])
 
-    def rebind_base(self, base: int, view: Node, written: int) -> None:
-        tensor = next(t for t, v in list(self.ids.items()) if v == base)
-        self.add_node("op", "ptq4snn.write_view", [Ref(base), Ref(written), view], {}, [tensor])
+    def renew_buffer(self, base: int, views: list[Node], written: int) -> int:
+        value = self.graph.add_like(base)
+        self.append(Node("op", "ptq4snn.write_view", (Ref(base), Ref(written), views), {}, (base, written), (value,), ""))
+        return value
+
+    def replay(self, views: list[Node], value: int) -> int:
+        """The same views of another value."""
+        for view in views:
+            made = self.graph.add_like(view.outputs[0])
+            swapped = tree_map(
+                lambda a, old=view.inputs[0], new=value: Ref(new) if a == Ref(old) else a,
+                list(view.args),
+                is_leaf=lambda a: isinstance(a, Ref),
+            )
+            self.append(Node("op", view.target, tuple(swapped), view.kwargs, (value,), (made,), view.scope))
+            value = made
+        return value
+
+    def append(self, node: Node) -> None:
+        self.graph.nodes.append(node)
+        self.made_by.update(dict.fromkeys(node.outputs, node))
 
     @contextmanager
     def leaf(self) -> Iterator[None]:

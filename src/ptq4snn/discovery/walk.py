@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.facts import TIME, Constant, Count, Current, Data, Fact, Membrane, Norm, Opaque, Sheet
+from ptq4snn.discovery.facts import (
+    TIME,
+    Constant,
+    Count,
+    Current,
+    Data,
+    Fact,
+    Membrane,
+    NormCall,
+    Opaque,
+    Sheet,
+)
 from ptq4snn.discovery.graph import Graph, Node, Ref
 from ptq4snn.discovery.layout import Layout, channel_ids, layout_of
 from ptq4snn.discovery.rules import apply
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
 
-__all__ = ["NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
+__all__ = ["TRANSPOSED", "NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
 
 PROJECTIONS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -36,7 +47,7 @@ def channel_axis(module: nn.Module) -> int:
 @dataclass(frozen=True)
 class ProjectionCall:
     name: str
-    fact: Fact
+    fact: Fact  # channel numbers of the first sample only
     in_shape: tuple[int, ...]
     out_shape: tuple[int, ...]
 
@@ -44,7 +55,7 @@ class ProjectionCall:
 @dataclass(frozen=True)
 class NeuronCall:
     name: str
-    fact: Fact
+    fact: Fact  # channel numbers of one sample at one step only
     layout: Layout
     sources: Tensor  # [C]: number of the projection channel (or source neuron channel) of each channel
     steps: int | None  # None: one step of a [B, ...] input
@@ -56,38 +67,55 @@ class Walk:
     """Channel c of projection p has the number base[p] + c."""
 
     base: dict[str, int]
+    channels: dict[str, int]
     facts: dict[int, Fact] = field(default_factory=dict)
     projections: list[ProjectionCall] = field(default_factory=list)
     neurons: list[NeuronCall] = field(default_factory=list)
     outputs: list[Fact] = field(default_factory=list)
+    steps: Counter[str] = field(default_factory=Counter)  # of every neuron so far
+    neuron_base: dict[str, int] = field(default_factory=dict)
+
+    def locate(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Index (in the order of `base`) and own channel of the projections that channel numbers belong to."""
+        starts = torch.tensor(list(self.base.values()), dtype=torch.float64)
+        which = torch.searchsorted(starts, numbers.contiguous(), right=True) - 1
+        return which, numbers - starts[which]
 
 
 def walk(graph: Graph, model: nn.Module) -> Walk:
     modules = dict(model.named_modules())
+    channels = {n: int(m.weight.shape[0]) for n, m in modules.items() if is_projection(m)}  # type: ignore[union-attr, arg-type]
     base, total = {}, 0
-    for name, m in modules.items():
-        if is_projection(m):
-            base[name] = total
-            total += int(m.weight.shape[0])  # type: ignore[union-attr, arg-type]
-    w = Walk(base)
+    for name, count in channels.items():
+        base[name] = total
+        total += count
+    w = Walk(base, channels)
+    last_use = {v: i for i, node in enumerate(graph.nodes) for v in node.inputs}
+    last_use.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
     for v in graph.values:
         if v.name is not None and v.name != "result":
-            w.facts[v.id] = Data() if v.name == "input" else Constant(v.data)
-    neuron_base: dict[str, int] = {}
-    for node in graph.nodes:
-        facts = [w.facts[i] for i in node.inputs]
-        if node.kind == "projection":
-            out = _projection(w, graph, node, modules[node.target])
-        elif node.kind == "norm":
-            out = [_norm(node, facts[0])]
-        elif node.kind == "neuron":
-            out = _neuron(w, graph, node, modules[node.target], neuron_base)
-        else:
-            out = apply(graph, node, facts)
-        for value, fact in zip(node.outputs, out, strict=True):
-            w.facts[value] = fact
+            learned = v.name if v.name != "constant" else None
+            w.facts[v.id] = Data() if v.name == "input" else Constant(v.data, learned)
+    for i, node in enumerate(graph.nodes):
+        out = _visit(w, graph, node, modules)
+        w.facts.update(zip(node.outputs, out, strict=True))
+        for value in (*node.inputs, *node.outputs):  # channel numbers are as large as the tensors: free them
+            if last_use.get(value, -1) <= i:
+                w.facts.pop(value, None)
     w.outputs = [w.facts[v] for v in graph.outputs]
+    w.facts.clear()
     return w
+
+
+def _visit(w: Walk, graph: Graph, node: Node, modules: dict[str, nn.Module]) -> list[Fact]:
+    if node.kind == "projection":
+        return _projection(w, graph, node, modules[node.target])
+    if node.kind == "norm":
+        value = _input(node)
+        return [_norm(w, node, modules[node.target], w.facts[value], len(graph.values[value].shape))]
+    if node.kind == "neuron":
+        return _neuron(w, graph, node, modules[node.target])
+    return apply(graph, node, [w.facts[i] for i in node.inputs])
 
 
 def _input(node: Node) -> int:
@@ -108,6 +136,20 @@ def _refuse(what: str, fact: Fact) -> None:
         raise UnsupportedOperation(
             f"{what} reads the membrane potential of '{fact.neuron}'; feed it that neuron's spikes"
         )
+    if isinstance(fact, Current) and any(bool((s.ids < 0).any()) for s in fact.sheets):
+        raise UnsupportedOperation(
+            f"{what} reads a buffer of which a part was never written; make the buffer of the written part only"
+        )
+
+
+def _slim(fact: Fact, lead: int) -> Fact:
+    """The fact without the channel numbers of other samples than the first."""
+    first = (0,) * lead
+    if isinstance(fact, Count):
+        return replace(fact, ids=None)
+    if isinstance(fact, Current):
+        return replace(fact, sheets=tuple(replace(s, ids=s.ids[first].clone()) for s in fact.sheets))
+    return fact
 
 
 def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
@@ -119,8 +161,10 @@ def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fa
             f"the projection '{node.target}' reads a sum of currents; put a neuron in front of it"
         )
     shape = graph.values[node.outputs[0]].shape
-    w.projections.append(ProjectionCall(node.target, fact, graph.values[value].shape, shape))
     axis = channel_axis(module) % len(shape)
+    w.projections.append(
+        ProjectionCall(node.target, _slim(fact, 1 if axis else 0), graph.values[value].shape, shape)
+    )
     numbers = torch.arange(shape[axis], dtype=torch.float64) + w.base[node.target]
     ids = numbers.reshape([-1 if d == axis else 1 for d in range(len(shape))]).expand(shape)
     ids = ids + TIME * _steps(fact, axis, len(shape))
@@ -132,27 +176,46 @@ def _steps(fact: Fact, axis: int, rank: int) -> Tensor:
     ids = fact.ids if isinstance(fact, Count) else fact.sheets[0].ids if isinstance(fact, Current) else None
     if ids is None:
         return torch.zeros([1] * rank, dtype=torch.float64)
-    lead = ids[(..., *[slice(0, 1)] * (rank - axis))] if axis else ids[:1]
-    return (lead / TIME).floor()
+    return (ids[(..., *[slice(0, 1)] * (rank - axis))] / TIME).floor()
 
 
-def _norm(node: Node, fact: Fact) -> Fact:
+def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact:
     if isinstance(fact, (Data, Constant)):
         return Data()
-    if isinstance(fact, Current) and len(fact.sheets) == 1:
-        (s,) = fact.sheets
-        norms = (*s.norms, Norm(node.target, s.constant, "max_pool" in s.ops))
-        return replace(fact, sheets=(replace(s, norms=norms),))
     if isinstance(fact, Opaque):
         return fact
-    what = "a sum of projections" if isinstance(fact, Current) else "spikes"
+    if isinstance(fact, Current):
+        if len(fact.sheets) > 1:
+            why = "normalises a sum of projections"
+        elif fact.sheets[0].uneven:
+            why = f"comes behind '{fact.sheets[0].uneven}', which lets a constant be different from place to place,"
+        else:
+            (s,) = fact.sheets
+            # a layer of whole sequences [T, B, C, ...] says so by its step mode
+            axis = 2 if getattr(module, "step_mode", "s") == "m" and rank > 2 else 1
+            channels = _norm_channels(s.ids % TIME, axis)
+            if channels is not None:
+                call = NormCall(node.target, node.outputs[0], s.constant, "max_pool" in s.ops, channels)
+                return replace(fact, sheets=(replace(s, norms=(*s.norms, call)),))
+            why = "normalises one channel of its projection by several statistics"
+    else:
+        why = "normalises spikes" if isinstance(fact, Count) else "normalises membrane potentials"
     projections = fact.projections if isinstance(fact, Current) else frozenset()
-    return Opaque(f"the BatchNorm '{node.target}' normalises {what} and cannot be folded", projections)
+    membranes = frozenset([fact.neuron]) if isinstance(fact, Membrane) else frozenset()
+    return Opaque(f"the BatchNorm '{node.target}' {why} and cannot be folded", projections, membranes)
 
 
-def _neuron(
-    w: Walk, graph: Graph, node: Node, module: nn.Module, neuron_base: dict[str, int]
-) -> list[Fact]:
+def _norm_channels(numbers: Tensor, axis: int) -> tuple[tuple[int, int], ...] | None:
+    """(channel number, BatchNorm channel) of every projection channel, None where one has several."""
+    rows = numbers.movedim(axis, 0).flatten(1)
+    if torch.equal(rows.amin(1), rows.amax(1)):
+        found = [(int(n), c) for c, n in enumerate(rows[:, 0].tolist())]
+    else:
+        found = [(int(n), c) for c, row in enumerate(rows) for n in row.unique().tolist()]
+    return tuple(found) if len({n for n, _ in found}) == len(found) else None
+
+
+def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     value = _input(node)
     fact, shape = w.facts[value], graph.values[value].shape
     what = f"the neuron '{node.target}'"
@@ -168,15 +231,26 @@ def _neuron(
     lead = 1 if steps is None else 2  # axes in front of one sample's state
     if len(shape) < lead:
         raise UnsupportedOperation(f"{what} got an input of shape {list(shape)}; expected [T, B, ...]")
+    if isinstance(fact, Current):
+        _check_aligned(w, fact)
     layout, sources = _channels(fact, shape, lead)
-    w.neurons.append(NeuronCall(node.target, fact, layout, sources, steps, shape[lead - 1]))
-    start = neuron_base.setdefault(node.target, sum(c.layout.channels for c in w.neurons[:-1]))
+    w.neurons.append(NeuronCall(node.target, _slim(fact, lead), layout, sources, steps, shape[lead - 1]))
+    start = w.neuron_base.setdefault(node.target, sum(c.layout.channels for c in w.neurons[:-1]))
     numbers = layout.broadcast(torch.arange(layout.channels, dtype=torch.float64) + start)
-    now = sum(c.steps or 1 for c in w.neurons if c.name == node.target) - (steps or 1)
-    step = torch.arange(steps or 1, dtype=torch.float64) + now
+    step = torch.arange(steps or 1, dtype=torch.float64) + w.steps[node.target]
+    w.steps[node.target] += steps or 1
     step = step.reshape([-1, *[1] * (len(shape) - 1)]) if steps is not None else step.reshape([1] * len(shape))
     spikes = Count(1.0, 0.0, 1.0, frozenset([node.target]), numbers.expand(shape) + TIME * step)
     return [spikes, *[Membrane(node.target)] * (len(node.outputs) - 1)]
+
+
+def _check_aligned(w: Walk, current: Current) -> None:
+    channels = [w.locate(s.ids % TIME)[1] for s in current.sheets]
+    if any(not torch.equal(c, channels[0]) for c in channels[1:]):
+        names = ", ".join(f"'{n}'" for n in sorted(current.projections))
+        raise UnsupportedOperation(
+            f"a sum adds different channels of {names} to each other; one scale per channel needs them aligned"
+        )
 
 
 def _channels(fact: Any, shape: tuple[int, ...], lead: int) -> tuple[Layout, Tensor]:

@@ -47,6 +47,7 @@ def find_readout(model: nn.Module, x: Tensor, batch_axis: int) -> Readout:
     axes = [i for i, (a, b) in enumerate(zip(*shapes, strict=False)) if a != b]
     if len(axes) != 1:
         raise UnsupportedModel(
-            f"the output's shape {list(shapes[0])} has no batch axis; return [batch, classes] or [time, batch, classes]"
+            f"the output's shape {list(shapes[0])} has no batch axis; return [batch, classes] or "
+            f"[time, batch, classes]"
         )
     return Readout(axes[0])

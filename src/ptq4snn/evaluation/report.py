@@ -1,1 +1,238 @@
-def make_report(*a): return {}
+"""What quantization cost, as one JSON-able value.
+
+Numbers are per sample; None stands for what does not exist. `saturation` is in per cent, all other rates
+are shares from 0 to 1. before: the float network, after: the quantized one.
+
+summary      samples, held_out (samples behind every figure here), recipe, beta, percentile,
+             agreement (share of equal decisions), kl (to the float model),
+             average_bits (states in the budget), average_bits_all (all resident states),
+             bits_split ({bits: share} of the states outside the stem),
+             saturation, flip_rate, emd (mean over channels), firing_rate {before, after},
+             channels, silent_channels {before, after}, leak_error (largest),
+             weight_bytes {float, quantized, scales, biases},
+             state_bytes {float, logical, payload, metadata, packed, shifts, packed_with_shifts},
+             state_energy and state_energy_with_shifts (packed words over the M32 row's), stream_bytes,
+             macs (of projections that read data or chains), synops {before, after},
+             energy_pj {before, after}
+neurons      name, kind, coupling, shape, channels, elements, steps, bits ({bits: channels}),
+             k {min, median, max}, saturation, flip_rate, firing_rate {before, after}, emd,
+             silent_channels {before, after}, divergence (per time step, RMS in theta), leak_error,
+             zero_state, carries_state, in_budget, readout, stem
+projections  name, role, reads, bits, macs, synops {before, after} (None: reads no spikes),
+             weight_bytes {float, quantized, scales, biases}, bound, shift, dead_gptq_columns
+trials       beta, percentile, kl, agreement, average_bits
+silent       before, after (first layer without a spike), lost (layers that fell silent)
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import asdict
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ptq4snn.allocation.search import Trial
+from ptq4snn.assemble import Assembly
+from ptq4snn.discovery.discover import Discovery
+from ptq4snn.discovery.pairs import ProjectionInfo
+from ptq4snn.errors import SilentNetworkWarning
+from ptq4snn.evaluation.cost import (
+    WeightCost,
+    is_mixed,
+    operations,
+    resident_states,
+    state_cost,
+    stream_bytes,
+    weight_cost,
+)
+from ptq4snn.evaluation.fidelity import Fidelity, NeuronFidelity, compare
+from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.plan import NeuronPlan, Plan, ProjectionPlan
+
+if TYPE_CHECKING:
+    from ptq4snn.pipeline import Prepared
+
+__all__ = ["make_report"]
+
+
+def make_report(
+    prepared: Prepared, assembly: Assembly, model: QuantizedModel, trials: list[Trial]
+) -> dict[str, Any]:
+    """Compare float and quantized model on the held-out samples and count what the plan costs; keys above."""
+    found = compare(prepared, model)
+    plan, d = model.plan, prepared.folded.discovery
+    sizes = {n: p.weight.integers.numel() for n, p in assembly.lattice.projections.items()}
+    weights = {n: weight_cost(p, sizes[n]) for n, p in plan.projections.items()}
+    report = {
+        "summary": _summary(prepared, plan, found, weights),
+        "neurons": [_neuron(plan.neurons[n], found.neurons[n]) for n in d.neurons],
+        "projections": [
+            _projection(plan.projections[n], p, weights[n], found) for n, p in d.projections.items()
+        ],
+        "trials": [asdict(t) for t in trials],
+        "silent": _silent(plan, found),
+    }
+    _warn(report["silent"])  # type: ignore[arg-type]
+    clean: dict[str, Any] = _finite(report)
+    return clean
+
+
+def _finite(x: Any) -> Any:
+    """The same value with None for NaN and infinities, which JSON does not have."""
+    if isinstance(x, dict):
+        return {str(k): _finite(v) for k, v in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [_finite(v) for v in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
+
+
+def _weight_bytes(w: WeightCost) -> dict[str, int]:
+    return {"float": w.float32, "quantized": w.packed, "scales": w.scales, "biases": w.biases}
+
+
+def _summary(
+    prepared: Prepared, plan: Plan, found: Fidelity, weights: dict[str, WeightCost]
+) -> dict[str, Any]:
+    d = prepared.folded.discovery
+    neurons = list(found.neurons.values())
+    return {
+        "samples": prepared.samples,
+        "held_out": found.samples,
+        "recipe": plan.recipe,
+        "beta": plan.beta,
+        "percentile": plan.percentile,
+        "agreement": found.agreement,
+        "kl": found.kl,
+        "average_bits": plan.average_bits(),
+        "saturation": found.saturation,
+        "flip_rate": found.flip_rate,
+        "emd": found.emd,
+        "firing_rate": _firing_rate(plan, found),
+        "channels": sum(n.rates_before.numel() for n in neurons),
+        "silent_channels": {
+            "before": sum(n.silent_before for n in neurons),
+            "after": sum(n.silent_after for n in neurons),
+        },
+        "leak_error": max(n.leak_error for n in plan.neurons.values()),
+        "weight_bytes": _weight_bytes(sum(weights.values(), WeightCost())),
+        **_state_totals(plan, d),
+        **_operation_totals(d, found),
+    }
+
+
+def _state_totals(plan: Plan, discovery: Discovery) -> dict[str, Any]:
+    state = state_cost(resident_states(plan), is_mixed(plan))
+    return {
+        "average_bits_all": state.average_bits,
+        "bits_split": state.split,
+        "state_bytes": {
+            "float": state.float32,
+            "logical": state.logical,
+            "payload": state.payload,
+            "metadata": state.metadata,
+            "packed": state.packed,
+            "shifts": state.shifts,
+            "packed_with_shifts": state.packed_with_shifts,
+        },
+        "state_energy": state.energy,
+        "state_energy_with_shifts": state.energy_with_shifts,
+        "stream_bytes": stream_bytes(discovery),
+    }
+
+
+def _operation_totals(discovery: Discovery, found: Fidelity) -> dict[str, Any]:
+    macs = {n: p.macs for n, p in discovery.projections.items()}
+    before, after = operations(macs, found.firing_before), operations(macs, found.firing_after)
+    return {
+        "macs": before.macs,
+        "synops": {"before": before.synops, "after": after.synops},
+        "energy_pj": {"before": before.energy_pj, "after": after.energy_pj},
+    }
+
+
+def _firing_rate(plan: Plan, found: Fidelity) -> dict[str, float]:
+    """Mean over all spike positions of the network."""
+    sizes = {n: p.elements * p.channels * p.steps for n, p in plan.neurons.items()}
+    total = sum(sizes.values())
+    return {
+        "before": sum(f.rate_before * sizes[n] for n, f in found.neurons.items()) / total,
+        "after": sum(f.rate_after * sizes[n] for n, f in found.neurons.items()) / total,
+    }
+
+
+def _neuron(p: NeuronPlan, f: NeuronFidelity) -> dict[str, Any]:
+    k = [v for v in p.k if v is not None]
+    return {
+        "name": p.name,
+        "kind": p.kind,
+        "coupling": p.coupling,
+        "shape": p.layout.shape,
+        "channels": p.channels,
+        "elements": p.elements,
+        "steps": p.steps,
+        "bits": {b: p.bits.count(b) for b in sorted(set(p.bits))},
+        "k": {"min": min(k), "median": median(k), "max": max(k)} if k else None,
+        "saturation": f.saturation,
+        "flip_rate": f.flip_rate,
+        "firing_rate": {"before": f.rate_before, "after": f.rate_after},
+        "emd": f.emd,
+        "silent_channels": {"before": f.silent_before, "after": f.silent_after},
+        "divergence": f.divergence,
+        "leak_error": p.leak_error,
+        "zero_state": p.zero_state,
+        "carries_state": p.carries_state,
+        "in_budget": p.in_budget,
+        "readout": p.readout,
+        "stem": p.stem,
+    }
+
+
+def _projection(p: ProjectionPlan, info: ProjectionInfo, w: WeightCost, found: Fidelity) -> dict[str, Any]:
+    spiking = p.name in found.firing_before
+    return {
+        "name": p.name,
+        "role": p.role,
+        "reads": info.reads,
+        "bits": p.bits,
+        "macs": info.macs,
+        "synops": {
+            "before": info.macs * found.firing_before[p.name],
+            "after": info.macs * found.firing_after[p.name],
+        }
+        if spiking
+        else None,
+        "weight_bytes": _weight_bytes(w),
+        "bound": p.bound,
+        "shift": p.shift,
+        "dead_gptq_columns": None,  # nearest rounding has none
+    }
+
+
+def _silent(plan: Plan, found: Fidelity) -> dict[str, Any]:
+    """First layer, in execution order, without a single spike on the held-out samples.
+
+    A neuron whose membrane is the output need not fire; it only counts where it did so before.
+    """
+    before = [n for n, f in found.neurons.items() if f.rate_before == 0]
+    after = [n for n, f in found.neurons.items() if f.rate_after == 0]
+    lost = [n for n in after if n not in before]
+
+    def first(names: list[str]) -> str | None:
+        return next((n for n in names if n in lost or not plan.neurons[n].readout), None)
+
+    return {"before": first(before), "after": first(after), "lost": lost}
+
+
+def _warn(silent: dict[str, Any]) -> None:
+    if not silent["lost"]:
+        return
+    first, *more = silent["lost"]
+    also = f" (and {len(more)} more after it)" if more else ""
+    warnings.warn(
+        f"the quantized network goes silent at '{first}'{also}: it fires in the float network, but not once "
+        f"after quantization on the held-out samples; try more membrane or weight bits there "
+        f"(overrides={{'{first}': {{'membrane': 8}}}}), coupling 'bridge', or more calibration samples",
+        SilentNetworkWarning,
+        stacklevel=5,
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Clock", "StreamTensor", "plain", "round_through"]
+__all__ = ["Clock", "StreamTensor", "counted", "plain", "round_through", "tracked"]
 
 _ADDS = {
     torch.add, torch.sub, Tensor.add, Tensor.add_, Tensor.sub, Tensor.sub_, Tensor.__add__, Tensor.__radd__,
@@ -37,12 +38,26 @@ class _Round(torch.autograd.Function):
         return grads[0]
 
 
+def tracked(x: Tensor) -> bool:
+    """Whether a gradient will come back through x."""
+    return torch.is_grad_enabled() and x.requires_grad
+
+
 def round_through(x: Tensor) -> Tensor:
-    """Halves to even; the gradient passes unchanged."""
-    if not (torch.is_grad_enabled() and x.requires_grad):
-        return x.round()
+    """Halves to even; the gradient passes unchanged. Without one `x`, which must be fresh, is overwritten."""
+    if not tracked(x):
+        return x.round_()
     y: Tensor = _Round.apply(x)
     return y
+
+
+def counted(x: Tensor, inverse: float) -> Tensor:
+    """The integer that a carrier x = integer / inverse stands for. Means leave one rounding of float32 in x: up to
+    2^23 it goes away again, but only if the product is not rounded to float32 once more."""
+    if inverse == 1.0:
+        return x
+    exact = math.frexp(inverse)[0] == 0.5
+    return round_through(x * inverse) if exact else round_through(x.double() * inverse).to(x.dtype)
 
 
 class StreamTensor(Tensor):

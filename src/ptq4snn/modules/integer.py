@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from ptq4snn.frameworks.adapter import NeuronSpec
-from ptq4snn.modules.carrier import Clock, plain, round_through
+from ptq4snn.modules.carrier import Clock, counted, plain, round_through, tracked
 from ptq4snn.modules.core import NeuronCore
 from ptq4snn.modules.projection import EXACT_FLOAT32
 from ptq4snn.numerics.fixed_point import bit_reverse4
@@ -57,6 +57,13 @@ class IntegerCore(NeuronCore):
         setattr(self, f"_{name}_number", float(values[0]) if same else None)
         self._casts: dict[tuple[str, torch.dtype], Tensor] = {}
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> IntegerCore:
+        """On another device the constants are cast again."""
+        self._casts.clear()
+        self.phases.clear()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
     def _get(self, name: str, dtype: torch.dtype) -> Parameter:
         number: float | None = getattr(self, f"_{name}_number")
         if number is not None:
@@ -72,10 +79,11 @@ class IntegerCore(NeuronCore):
         inverse = 1 / self.plan.quantum
         if self.plan.over_time:
             inverse *= self.clock.steps / self.steps
-        if inverse != 1.0:
-            x = round_through(x * inverse)
+        x = counted(x, inverse)
         if not self.plan.emits_units and self.plan.shift:
             x = x * 2.0**self.plan.shift
+        if self.plan.over_time and self.clock.steps != self.steps:  # a sum over T' steps, in units of 1/T
+            x = round_through(x.double() * (self.steps / self.clock.steps))
         return x.double() if self.wide else x.float()
 
     def charge(self, x: Tensor, v: Tensor | None) -> Tensor:
@@ -84,25 +92,21 @@ class IntegerCore(NeuronCore):
             return a
         if self.wide_charge:
             v = v.double()
-        kept = v * self._get("charge_by", v.dtype)
+        by = self._get("charge_by", v.dtype)
         if self.rounds_charge:
-            kept = round_through(kept)
-        return a + kept.to(a.dtype)
+            return a + round_through(v * by).to(a.dtype)
+        return torch.add(a, v, alpha=by) if isinstance(by, float) else torch.addcmul(a, v, by).to(a.dtype)
 
     def fire(self, h: Tensor) -> Tensor:
         theta = self._get("theta", h.dtype)
-        s = (h >= theta).float()
-        if torch.is_grad_enabled() and h.requires_grad:  # the model's surrogate at (A - theta_q) * unit
+        if tracked(h):  # the model's surrogate at (A - theta_q) * unit
             soft = self.spec.surrogate((h - theta) * self._get("unit", h.dtype)).float()
-            s = s + (soft - soft.detach())
-        return s
+            return (h >= theta).float() + (soft - soft.detach())
+        spikes = torch.empty(h.shape, dtype=torch.float32, device=h.device)
+        return torch.ge(h, theta, out=spikes)
 
     def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
-        s = s.detach()
-        if self.plan.reset == "hard":
-            h = h * (1 - s)
-        elif self.plan.reset == "soft":
-            h = h - self._get("rho", h.dtype) * s
+        h = self._after_reset(h, s.detach())
         if self.wide_settle:
             h = h.double()
         if self.rounds_settle:
@@ -110,6 +114,14 @@ class IntegerCore(NeuronCore):
             h = round_through(h * by) if self.plan.rounding == "even" else self._dither(h, by, t)
         v = torch.clamp(h, self._get("lo", h.dtype), self._get("hi", h.dtype))  # type: ignore[arg-type]
         return v.double() if self.wide else v.float()
+
+    def _after_reset(self, h: Tensor, s: Tensor) -> Tensor:
+        """A' in fused operations: A - A S, A - rho S or A."""
+        if self.plan.reset == "hard":
+            return torch.addcmul(h, h, s.to(h.dtype), value=-1)
+        if self.plan.reset == "soft":
+            return h - self._get("rho", h.dtype) * s.to(h.dtype)
+        return h
 
     def _dither(self, h: Tensor, by: Parameter, t: int) -> Tensor:
         """floor((A + d) 2^-n), d = phase >> (16 - n): BEYOND's rshift_dither in floats."""
@@ -131,10 +143,7 @@ class IntegerCore(NeuronCore):
 
     def clipped(self, h: Tensor, s: Tensor) -> Tensor:
         """Where the state that follows (h, s) does not fit its bits."""
-        if self.plan.reset == "hard":
-            h = h * (1 - s)
-        elif self.plan.reset == "soft":
-            h = h - self._get("rho", h.dtype) * s
+        h = self._after_reset(h, s)
         q = (h.double() * self._get("settle_by", torch.float64)).round()
         return (q < self._get("lo", torch.float64)) | (q > self._get("hi", torch.float64))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.walk import channel_axis
-from ptq4snn.modules.carrier import Clock, StreamTensor, plain, round_through
+from ptq4snn.modules.carrier import Clock, StreamTensor, counted, plain, round_through
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.plan import InputPlan, ProjectionPlan
 
@@ -74,6 +75,12 @@ class QuantProjection(nn.Module):
         unit = torch.tensor(plan.lattice, dtype=torch.float64) * 2.0**-plan.shift
         self.register_buffer("unit", along(unit, self.axis), persistent=False)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> QuantProjection:
+        """On another device the maps are made again."""
+        self.maps.clear()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
     def integers(self, x: Tensor) -> Tensor:
         """The input as integers."""
         if self.quantizer is not None:
@@ -82,7 +89,7 @@ class QuantProjection(nn.Module):
         inverse = 1 / self.plan.quantum
         if self.plan.over_time:
             inverse *= self.clock.steps / self.steps
-        return x if inverse == 1.0 else round_through(x * inverse)
+        return counted(x, inverse)
 
     def border_map(self, x: Tensor) -> Tensor:
         """bq with the input's zero point: b/unit - sum over the taps inside the image of Wq z, [C, ...]."""
@@ -105,11 +112,19 @@ class QuantProjection(nn.Module):
         y: Tensor = self.inner(p.to(weight.dtype))
         if self.has_map:
             y = y + self.border_map(p).to(y.dtype)
+        if self.plan.over_time and self.clock.steps != self.steps:
+            y = self.at_other_steps(y)
         if self.coefficient is not None:
             return self.rescale(y)
         if self.plan.decode:
             return (y.double() * self.unit).float()
         return y
+
+    def at_other_steps(self, y: Tensor) -> Tensor:
+        """The input summed more or fewer steps than at calibration: W x shrinks or grows to the same unit, b stays."""
+        bias = along(self.get_buffer("bias"), self.axis)
+        out = (y.double() - bias) * (self.steps / self.clock.steps) + bias
+        return out if self.plan.role == "output" else round_through(out)
 
     def rescale(self, y: Tensor) -> Tensor:
         assert self.plan.rescale is not None

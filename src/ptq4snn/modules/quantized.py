@@ -16,6 +16,7 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import BundleError
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.modules.carrier import Clock, plain
+from ptq4snn.modules.device import exact_arithmetic
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.surgery import copy_model, replace_modules
@@ -76,7 +77,8 @@ class QuantizedModel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         self.clock.start()
-        out = self.model(*args, **kwargs)
+        with exact_arithmetic(next(self.buffers()).device):
+            out = self.model(*args, **kwargs)
         leaves, tree = tree_flatten(out)
         tensors = iter(self.plan.outputs)
         decoded = [self._decode(x, next(tensors)) if isinstance(x, Tensor) else x for x in leaves]

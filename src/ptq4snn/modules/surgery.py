@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ptq4snn.errors import UnsupportedModel
 
@@ -13,13 +14,27 @@ __all__ = ["copy_model", "replace_modules"]
 
 
 def copy_model(model: nn.Module) -> nn.Module:
-    """A deep copy in eval mode that is independent of the user's model."""
+    """A deep copy in eval mode that is independent of the user's model.
+
+    States left over from training hang in a graph and cannot be copied; their values can.
+    """
+    memo = {id(t): t.detach().clone() for m in model.modules() for t in _in_graph(vars(m))}
     try:
-        return copy.deepcopy(model).eval()
+        return copy.deepcopy(model, memo).eval()
     except (RuntimeError, TypeError) as why:
         raise UnsupportedModel(
             f"the model cannot be copied: {str(why).splitlines()[0]}; detach or delete the tensors it keeps"
         ) from why
+
+
+def _in_graph(x: Any, depth: int = 3) -> Iterator[Tensor]:
+    """Tensors inside plain containers that were computed from others."""
+    if isinstance(x, Tensor):
+        if x.grad_fn is not None:
+            yield x
+    elif depth and isinstance(x, (dict, list, tuple)):
+        for value in x.values() if isinstance(x, dict) else x:
+            yield from _in_graph(value, depth - 1)
 
 
 def replace_modules(model: nn.Module, new: Mapping[str, nn.Module]) -> None:

@@ -35,8 +35,10 @@ def weight_scales(
 ) -> Tensor:
     """Scales [C] (float64) of weight [C, ...]; `floor` keeps channels of almost no weight alive."""
     w = weight.reshape(1, -1) if per_tensor else weight.flatten(1)
-    full = full_scales(w, bits, floor if not per_tensor else 0.0)
-    errors = shrink_errors(w, bits, full, floor if not per_tensor else 0.0)
+    if per_tensor:  # one scale that suits every channel
+        floor = torch.as_tensor(floor).max()
+    full = full_scales(w, bits, floor)
+    errors = shrink_errors(w, bits, full, floor)
     best = len(SHRINKS) - 1 - errors.flip(0).argmin(0)  # of equal errors the largest scale
     s = full * SHRINKS.to(full.device)[best]
     if per_tensor:

@@ -17,6 +17,23 @@ ZERO_BITS = 16
 TOLERANCE = 2e-3  # of a grid step: float32 normalisation of pixels stays well inside
 
 
+def spacing(values: Tensor) -> float | None:
+    """The largest step at which all of the sorted values lie on one grid of at most 256 points, 0 for one value."""
+    far = values[1:][values.diff() > 1e-6 * values.abs().max()]
+    distance = torch.cat([values[:1], far]) - values[0]
+    if len(distance) == 1:
+        return 0.0
+    least, span = float(distance.diff().min()), float(distance[-1])
+    for parts in range(1, LEVELS):  # the least distance need not be one step
+        if span * parts / least > LEVELS - 0.5:
+            break
+        position = (distance * parts / least).round()
+        step = span / float(position[-1])  # the whole range is finer than the least distance
+        if bool(((distance / step - position).abs() < TOLERANCE).all()):
+            return step
+    return None
+
+
 @dataclass
 class InputStatistics:
     """Per input channel; a Linear has one entry for all of its inputs."""
@@ -24,72 +41,61 @@ class InputStatistics:
     axis: int | None  # None: one entry
     low: Tensor
     high: Tensor
-    step: Tensor | None = None  # [C] grid spacing, 0 for a constant channel; None before the first batch
-    origin: Tensor | None = None  # [C] a point of the grid
-    on_grid: bool = True
+    values: list[Tensor] | None  # the values seen of every channel, sorted; None once a channel has too many
 
     @classmethod
     def for_module(cls, module: nn.Module) -> InputStatistics:
-        if isinstance(module, nn.Linear):
-            return cls(None, torch.full((1,), torch.inf), torch.full((1,), -torch.inf))
-        groups = int(getattr(module, "groups", 1))
-        weight: Tensor = module.weight  # type: ignore[assignment]
-        channels = int(weight.shape[1]) * groups
-        return cls(channel_axis(module), torch.full((channels,), torch.inf), torch.full((channels,), -torch.inf))
+        channels, axis = 1, None
+        if not isinstance(module, nn.Linear):
+            weight: Tensor = module.weight  # type: ignore[assignment]
+            channels = int(weight.shape[1]) * int(getattr(module, "groups", 1))
+            axis = channel_axis(module)
+        empty = torch.zeros(channels, 0, dtype=torch.float64)
+        infinite = torch.full((channels,), torch.inf, dtype=torch.float64)
+        return cls(axis, infinite, -infinite, list(empty))
 
     def rows(self, x: Tensor) -> Tensor:
         """x as [C, values]."""
         x = x.detach().double().cpu()
-        return x.reshape(1, -1) if self.axis is None else x.movedim(self.axis, 0).flatten(1)
+        return x.reshape(1, -1) if self.axis is None else x.movedim(self.axis, 0).flatten(1).contiguous()
 
     def update(self, x: Tensor) -> None:
         rows = self.rows(x)
         self.low = torch.minimum(self.low, rows.amin(1))
         self.high = torch.maximum(self.high, rows.amax(1))
-        if self.step is None:
-            self._find_grid(rows)
-        elif self.on_grid:
-            self.on_grid = self._fits(rows)
+        self._add(list(rows))
 
-    def _find_grid(self, rows: Tensor) -> None:
-        steps, origins = [], []
-        for row in rows:
-            values = row.unique()
-            gaps = values.diff()
-            gaps = gaps[gaps > 1e-6 * values.abs().max().clamp_min(1e-12)]
-            if len(values) > LEVELS or len(gaps) == 0:
-                self.on_grid = self.on_grid and len(values) == 1
-                steps.append(0.0)
-            else:  # the mean of many gaps is finer than the least of them
-                least = float(gaps.min())
-                steps.append(float(gaps.sum() / (gaps / least).round().sum()))
-            origins.append(float(values[0]))
-        self.step, self.origin = torch.tensor(steps, dtype=torch.float64), torch.tensor(origins, dtype=torch.float64)
-        self.on_grid = self.on_grid and self._fits(rows)
-
-    def _fits(self, rows: Tensor) -> bool:
-        assert self.step is not None and self.origin is not None
-        step = torch.where(self.step > 0, self.step, torch.ones_like(self.step))
-        position = (rows - self.origin[:, None]) / step[:, None]
-        levels = (self.high - self.low) / step
-        return bool(((position - position.round()).abs() < TOLERANCE).all() and (levels < LEVELS - 0.5).all())
+    def _add(self, rows: list[Tensor] | None) -> None:
+        if self.values is None or rows is None:
+            self.values = None
+            return
+        joined = []
+        for known, row in zip(self.values, rows, strict=True):
+            if len(known):
+                at = torch.searchsorted(known, row).clamp_max(len(known) - 1)
+                row = row[known[at] != row]
+            joined.append(torch.cat([known, row]).unique() if len(row) else known)
+        self.values = joined if max(map(len, joined)) <= LEVELS else None
 
     def merge(self, other: InputStatistics) -> InputStatistics:
-        """Both parts together; parts on different grids are on none."""
+        """Both parts together; the order does not matter."""
         low, high = torch.minimum(self.low, other.low), torch.maximum(self.high, other.high)
-        assert self.step is not None and other.step is not None
-        same = torch.allclose(self.step, other.step, rtol=1e-6, atol=0)
-        joined = InputStatistics(self.axis, low, high, self.step, self.origin, self.on_grid and other.on_grid and same)
-        if joined.on_grid and other.origin is not None:
-            joined.on_grid = joined._fits(torch.stack([other.origin, other.low, other.high], 1))
+        joined = InputStatistics(self.axis, low, high, self.values)
+        joined._add(other.values)
         return joined
+
+    def steps(self) -> Tensor | None:
+        """Grid spacing [C], 0 for a constant channel; None where a channel is on no grid."""
+        found = [spacing(v) for v in self.values] if self.values is not None else [None]
+        exact = [s for s in found if s is not None]
+        return torch.tensor(exact, dtype=torch.float64) if len(exact) == len(found) else None
 
     def plan(self) -> InputPlan:
         """8-bit grid p = x / scale + zero per channel."""
-        assert self.step is not None
-        if self.on_grid:
+        step = self.steps()
+        if step is not None:
             span = torch.where(self.high > self.low, self.high - self.low, torch.ones_like(self.high))
-            scale = torch.where(self.step > 0, self.step, span)
+            scale = torch.where(step > 0, step, span)
             first = (self.low / scale).round()
             slack = (LEVELS - 1) - ((self.high - self.low) / scale).round()
             # values not seen yet: down to zero where the grid holds zero, else on both sides
@@ -101,4 +107,4 @@ class InputStatistics:
             scale = ((high - low) / (LEVELS - 1)).clamp_min(1e-12)
             zero = (-low / scale).round()
         zeros = (zero * 2**ZERO_BITS).round().long().tolist()
-        return InputPlan(tuple(scale.tolist()), tuple(zeros), self.on_grid)
+        return InputPlan(tuple(scale.tolist()), tuple(zeros), step is not None)

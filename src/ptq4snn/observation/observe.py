@@ -47,7 +47,6 @@ class NeuronObserver:
     theta: Tensor
     currents: bool
     statistics: ChannelStatistics
-    index: int = 0  # moves the subset of positions on
     held: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     size: int = 0
 
@@ -71,12 +70,20 @@ class NeuronObserver:
         st.steps += s.shape[0] * s.shape[2]
         low, high = (f((0, 2)).double().cpu() for f in (v.amin, v.amax))
         st.low, st.high = torch.minimum(st.low, low), torch.maximum(st.high, high)
-        stride = max(1, min(16, v.shape[2] // 16))
-        part = v[:, :, self.index % stride :: stride]
-        self.index += 1
-        number = bin_index(part) + BINS * torch.arange(channels, device=v.device).view(1, -1, 1)
+        number = bin_index(_some_positions(v)) + BINS * torch.arange(channels, device=v.device).view(1, -1, 1)
         counts = torch.bincount(number.flatten(), minlength=channels * BINS)
         st.histogram += counts.view(channels, BINS).cpu()
+
+
+def _some_positions(v: Tensor) -> Tensor:
+    """Every 16th position (of small maps more) of v [rows, C, P], others in each row; it depends on nothing else."""
+    rows, channels, positions = v.shape
+    stride = max(1, min(16, positions // 16))
+    if stride == 1:
+        return v
+    first = torch.arange(rows, device=v.device)[:, None]
+    index = (first + stride * torch.arange(positions // stride, device=v.device)) % positions
+    return v.gather(2, index[:, None].expand(-1, channels, -1))
 
 
 def _neuron_observers(folded: Folded) -> dict[str, NeuronObserver]:

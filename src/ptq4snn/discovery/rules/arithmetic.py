@@ -1,0 +1,192 @@
+"""Operations that add, multiply and compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ptq4snn.discovery.facts import Constant, Count, Current, Fact, Membrane
+from ptq4snn.discovery.graph import Graph, Node
+from ptq4snn.discovery.rules.support import Rule, Unfollowed, common_factor, operands, whole
+
+__all__ = ["RULES"]
+
+MATMUL = {"bmm", "mm", "matmul", "dot", "mv"}
+COMPARE = {"gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or", "logical_not", "logical_xor"}
+CHOICES = ("maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not")
+
+
+def _grown(ids: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    return ids.expand(shape) if ids is not None else None
+
+
+def scale(fact: Fact, c: float, op: str) -> Fact:
+    if isinstance(fact, Count):
+        return fact.scaled(c)
+    if isinstance(fact, Current) and c > 0:
+        sheets = tuple(replace(s, ops=(*s.ops, op), constant=s.constant * c) for s in fact.sheets)
+        return replace(fact, sheets=sheets, factor=fact.factor * c, span=fact.span * c)
+    if isinstance(fact, Membrane):
+        return fact
+    if isinstance(fact, Current):
+        raise Unfollowed(f"multiplies currents by {c:g}, which is not positive")
+    raise Unfollowed("scales something that is neither spikes nor currents")
+
+
+def follow_add(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
+    a, b = operands(node, facts)
+    alpha = float(node.kwargs.get("alpha", 1))
+    if node.op == "sub":
+        alpha = -alpha
+    if node.op == "rsub":
+        a, b, alpha = b, a, -alpha
+    if alpha != 1 and isinstance(b, Constant):
+        b = Constant(None if b.value is None else alpha * b.value)
+    elif alpha != 1:
+        b = scale(b, alpha, node.op)
+    if isinstance(a, Constant):
+        a, b = b, a
+    shape = g.values[node.outputs[0]].shape
+    if isinstance(b, Constant):
+        return [_add_constant(a, b, shape)]
+    if isinstance(a, Count) and isinstance(b, Count):
+        f = common_factor(a.factor, b.factor)
+        ra, rb = a.factor / f, b.factor / f
+        ids = _grown(a.ids if a.ids is not None else b.ids, shape)
+        lo, hi = ra * a.lo + rb * b.lo, ra * a.hi + rb * b.hi
+        return [Count(f, lo, hi, a.sources | b.sources, ids, a.over_time or b.over_time)]
+    if isinstance(a, Current) and isinstance(b, Current):
+        return [_add_currents(a, b, shape)]
+    if isinstance(a, Membrane) and isinstance(b, Membrane):
+        return [a]
+    raise Unfollowed("adds spikes, currents or states to something of another kind")
+
+
+def _add_currents(a: Current, b: Current, shape: tuple[int, ...]) -> Current:
+    f = common_factor(a.factor, b.factor)
+    sheets = tuple(replace(s, ids=s.ids.expand(shape), ops=(*s.ops, "add")) for s in (*a.sheets, *b.sheets))
+    window = a.window * a.factor / f + b.window * b.factor / f
+    return Current(sheets, f, window, 1.0, a.over_time or b.over_time)
+
+
+def _add_constant(a: Fact, b: Constant, shape: tuple[int, ...]) -> Fact:
+    if isinstance(a, Count) and b.value is not None:
+        steps = whole(b.value / a.factor)
+        if steps is not None:
+            return replace(a, lo=a.lo + steps, hi=a.hi + steps, ids=_grown(a.ids, shape))
+    if b.value == 0 and isinstance(a, Current):
+        return replace(a, sheets=tuple(replace(s, ids=s.ids.expand(shape)) for s in a.sheets))
+    if b.value == 0 and isinstance(a, Membrane):
+        return a
+    raise Unfollowed("adds a constant")
+
+
+def follow_mul(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
+    a, b = operands(node, facts)
+    if node.op == "div" and (not isinstance(b, Constant) or node.kwargs.get("rounding_mode") is not None):
+        raise Unfollowed("divides by a tensor or with rounding")
+    if isinstance(a, Constant):
+        a, b = b, a
+    shape = g.values[node.outputs[0]].shape
+    if isinstance(b, Constant):
+        if b.value is None or b.value == 0:
+            raise Unfollowed("multiplies by a tensor of constants")
+        return [_expanded(scale(a, 1 / b.value if node.op == "div" else b.value, node.op), shape)]
+    if isinstance(a, Count) and isinstance(b, Count):
+        return [_product(a, b, 1.0, a.ids if a.ids is not None else b.ids, shape)]
+    if isinstance(a, Count):
+        a, b = b, a
+    if isinstance(a, Current) and isinstance(b, Count) and b.lo >= 0:
+        sheets = tuple(
+            replace(s, ids=s.ids.expand(shape), ops=(*s.ops, "mul"), uneven=s.uneven or "mul") for s in a.sheets
+        )
+        span = a.span * b.hi * b.factor
+        return [Current(sheets, a.factor * b.factor, a.window * b.hi, span, a.over_time or b.over_time)]
+    raise Unfollowed("multiplies things of another kind")
+
+
+def _expanded(fact: Fact, shape: tuple[int, ...]) -> Fact:
+    if isinstance(fact, Count):
+        return replace(fact, ids=_grown(fact.ids, shape))
+    if isinstance(fact, Current):
+        return replace(fact, sheets=tuple(replace(s, ids=s.ids.expand(shape)) for s in fact.sheets))
+    return fact
+
+
+def _product(a: Count, b: Count, n: float, ids: Tensor | None, shape: tuple[int, ...]) -> Count:
+    corners = [x * y * n for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
+    lo, hi = min(*corners, 0.0), max(*corners, 0.0)
+    over_time = a.over_time or b.over_time
+    return Count(a.factor * b.factor, lo, hi, a.sources | b.sources, _grown(ids, shape), over_time)
+
+
+def follow_matmul(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
+    a, b = facts[0], facts[-1]
+    if not (isinstance(a, Count) and isinstance(b, Count)):
+        raise Unfollowed("multiplies matrices that are not both made of spikes")
+    n = g.values[node.inputs[0]].shape[-1]
+    shape = g.values[node.outputs[0]].shape
+    ids: Tensor | None = None
+    if b.ids is not None and b.ids.dim() > 1 and torch.equal(b.ids, b.ids[..., :1, :].expand_as(b.ids)):
+        ids = b.ids[..., :1, :]
+    elif a.ids is not None and torch.equal(a.ids, a.ids[..., :1].expand_as(a.ids)):
+        ids = a.ids[..., :1]
+    return [_product(a, b, n, ids, shape)]
+
+
+def follow_compare(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
+    counts = _only_counts(facts)
+    ids = next((c.ids for c in counts if c.ids is not None), None)
+    return [Count(1.0, 0.0, 1.0, _sources(counts), _grown(ids, g.values[node.outputs[0]].shape))]
+
+
+def follow_choice(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
+    """Element-wise maxima and logic of spike counts."""
+    counts = _only_counts(facts)
+    factor = counts[0].factor
+    if any(c.factor != factor for c in counts) or len(counts) < len(facts):
+        raise Unfollowed("compares counts of different quanta")
+    lo, hi = min(c.lo for c in counts), max(c.hi for c in counts)
+    ids = _grown(counts[0].ids, g.values[node.outputs[0]].shape)
+    return [Count(factor, lo, hi, _sources(counts), ids, any(c.over_time for c in counts))]
+
+
+def follow_clip(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
+    """clamp, hardtanh and relu of spike counts, to bounds that are multiples of their quantum."""
+    if not isinstance(facts[0], Count) or len(facts) > 1:
+        raise Unfollowed("clips currents")
+    count = facts[0]
+    low = 0.0 if node.op == "relu" else node.kwargs.get("min", node.args[1] if len(node.args) > 1 else None)
+    high = node.kwargs.get("max", node.args[2] if len(node.args) > 2 else None)
+    lo, hi = count.lo, count.hi
+    for bound, lower in ((low, True), (high, False)):
+        if bound is None:
+            continue
+        steps = whole(float(bound) / count.factor)
+        if steps is None:
+            raise Unfollowed("clips counts between two multiples of their quantum")
+        lo, hi = (max(lo, steps), max(hi, steps)) if lower else (min(lo, steps), min(hi, steps))
+    return [replace(count, lo=lo, hi=hi)]
+
+
+def _only_counts(facts: list[Fact]) -> list[Count]:
+    counts = [f for f in facts if isinstance(f, Count)]
+    if not counts or len(counts) + sum(isinstance(f, Constant) for f in facts) != len(facts):
+        raise Unfollowed("is not defined on currents")
+    return counts
+
+
+def _sources(counts: list[Count]) -> frozenset[str]:
+    return frozenset().union(*(c.sources for c in counts))
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(MATMUL, follow_matmul),
+    **dict.fromkeys(COMPARE, follow_compare),
+    **dict.fromkeys(CHOICES, follow_choice),
+    **dict.fromkeys(["clamp", "clamp_min", "clamp_max", "hardtanh", "relu"], follow_clip),
+    **dict.fromkeys(["add", "sub", "rsub"], follow_add),
+    **dict.fromkeys(["mul", "div"], follow_mul),
+}

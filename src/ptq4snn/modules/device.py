@@ -1,0 +1,45 @@
+"""Integers in floats need exact products: on CUDA TF32 is switched off and checked once before it is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import torch
+from torch.nn import functional as F
+
+from ptq4snn.errors import PTQ4SNNError
+
+__all__ = ["exact_arithmetic"]
+
+
+@contextmanager
+def exact_arithmetic(device: torch.device) -> Iterator[None]:
+    """Run what is inside without TF32 on a CUDA device; the user's settings come back afterwards."""
+    if device.type != "cuda":
+        yield
+        return
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = False
+    try:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True):
+            self_test(str(device))
+            yield
+    finally:
+        matmul.allow_tf32 = before
+
+
+@cache
+def self_test(device: str) -> None:
+    """Convolve and multiply odd integers whose sums just fit float32, and compare with the CPU."""
+    x = ((torch.arange(2 * 64 * 8 * 8) * 37) % 4).float().view(2, 64, 8, 8)
+    w = ((torch.arange(64 * 64 * 9) * 73) % 4095 - 2047).float().view(64, 64, 3, 3)
+    conv = F.conv2d(x.to(device), w.to(device), padding=1).cpu()
+    product = (x.flatten(1).to(device) @ w.flatten()[: 64 * 64].repeat(8).view(64 * 64, 8).to(device)).cpu()
+    same = torch.equal(conv, F.conv2d(x.double(), w.double(), padding=1).float()) and torch.equal(
+        product, (x.flatten(1).double() @ w.flatten()[: 64 * 64].repeat(8).view(64 * 64, 8).double()).float()
+    )
+    if not same:
+        raise PTQ4SNNError(f"{device} does not multiply integers exactly in float32; use the CPU")

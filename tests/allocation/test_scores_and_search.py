@@ -1,0 +1,75 @@
+"""Scores, divergence and the grid of (beta, P)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from ptq4snn.allocation.scores import min_max, scores
+from ptq4snn.allocation.search import divergence, grid_search
+
+
+def test_min_max() -> None:
+    assert min_max(torch.tensor([3.0, 1.0, 2.0]).double()).tolist() == pytest.approx([1.0, 0.0, 0.5])
+    assert min_max(torch.tensor([2.0, 2.0]).double()).tolist() == [0.0, 0.0]  # no channel stands out
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
+def test_scores(beta: float) -> None:
+    r, g = [0.1, 0.5, 0.3], [7.0, 1.0, 4.0]
+    expected = [
+        beta * (a - 0.1) / 0.4 + (1 - beta) * (b - 1.0) / 6.0 for a, b in zip(r, g, strict=True)
+    ]
+    assert scores(torch.tensor(r), torch.tensor(g), beta).tolist() == pytest.approx(expected, rel=1e-6)
+
+
+def test_divergence_by_hand() -> None:
+    a, b = [[1.0, 2.0, 0.5], [0.0, 0.0, 3.0]], [[2.0, 1.0, 0.5], [0.1, -0.2, 2.0]]
+
+    def softmax(x: list[float]) -> list[float]:
+        e = [math.exp(v) for v in x]
+        return [v / sum(e) for v in e]
+
+    kl = 0.0
+    for x, y in zip(a, b, strict=True):
+        kl += sum(p * math.log(p / q) for p, q in zip(softmax(x), softmax(y), strict=True)) / 2
+    found = divergence(torch.tensor(a), torch.tensor(b))
+    assert found == (pytest.approx(kl, rel=1e-6), 0.5)
+    assert divergence(torch.tensor(a), torch.tensor(a)) == (pytest.approx(0.0, abs=1e-12), 1.0)
+
+
+POINTS = [(0.0, 96.0), (0.0, 97.0), (0.5, 96.0), (0.5, 97.0), (1.0, 96.0)]
+
+
+def test_equal_allocations_are_judged_once() -> None:
+    made = {p: torch.tensor([int(p[0] * 2), 4]) for p in POINTS}  # the percentile changes nothing
+    judged: list[list[int]] = []
+
+    def judge(bits: torch.Tensor) -> tuple[float, float]:
+        judged.append(bits.tolist())
+        return 1.0 - bits[0].item() / 10, 0.5
+
+    bits, best, trials = grid_search(POINTS, lambda b, p: (made[b, p], 4.0), judge)
+    assert judged == [[0, 4], [1, 4], [2, 4]]
+    assert [(t.beta, t.percentile) for t in trials] == POINTS
+    assert trials[0].kl == trials[1].kl == 1.0
+    assert bits.tolist() == [2, 4] and (best.beta, best.percentile) == (1.0, 96.0)
+
+
+@pytest.mark.parametrize(
+    ("results", "winner"),
+    [
+        ([(0.3, 0.9), (0.2, 0.1), (0.25, 1.0), (0.4, 1.0), (0.5, 1.0)], 1),  # KL decides
+        ([(0.3, 0.8), (0.3, 0.9), (0.3, 0.85), (0.4, 1.0), (0.3, 0.7)], 1),  # then agreement
+        ([(0.3, 0.8), (0.2, 0.9), (0.2, 0.9), (0.2, 0.9), (0.9, 0.9)], 1),  # then the first
+    ],
+)
+def test_best_trial(results: list[tuple[float, float]], winner: int) -> None:
+    bits = [torch.tensor([i]) for i in range(5)]
+    found, best, _ = grid_search(
+        POINTS, lambda b, p: (bits[POINTS.index((b, p))], 4.0), lambda x: results[int(x)]
+    )
+    assert int(found) == winner and (best.beta, best.percentile) == POINTS[winner]
+    assert (best.kl, best.agreement, best.average_bits) == (*results[winner], 4.0)

@@ -1,0 +1,214 @@
+"""The report is plain JSON, its totals are those of its parts, and a layer that falls silent is named."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ptq4snn.errors import SilentNetworkWarning
+from ptq4snn.evaluation.summary import WIDTH, render
+from ptq4snn.pipeline import prepare, run
+from ptq4snn.recipe import Recipe
+
+SUMMARY = {
+    "samples", "held_out", "recipe", "beta", "percentile", "agreement", "kl",
+    "average_bits", "average_bits_all", "bits_split", "saturation", "flip_rate", "emd", "firing_rate",
+    "channels", "silent_channels", "leak_error", "weight_bytes", "state_bytes", "state_energy",
+    "state_energy_with_shifts", "stream_bytes", "macs", "synops", "energy_pj",
+}  # fmt: skip
+
+
+@pytest.fixture(params=["residual", "twice"])
+def case(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+def test_is_json_without_nan(case: Any) -> None:
+    report = case.model.report
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    assert set(report) == {"summary", "neurons", "projections", "trials", "silent"}
+    assert set(report["summary"]) == SUMMARY
+
+
+def test_totals_are_sums_of_the_parts(case: Any) -> None:
+    report = case.model.report
+    s, neurons, projections = report["summary"], report["neurons"], report["projections"]
+    assert [n["name"] for n in neurons] == list(case.prepared.folded.discovery.neurons)
+    for key in ("before", "after"):
+        assert s["silent_channels"][key] == sum(n["silent_channels"][key] for n in neurons)
+        synops = sum(p["synops"][key] for p in projections if p["synops"])
+        assert s["synops"][key] == pytest.approx(synops)
+        assert s["energy_pj"][key] == pytest.approx(0.9 * synops + 4.6 * s["macs"])
+        sizes = [n["channels"] * n["elements"] * n["steps"] for n in neurons]
+        total = sum(n["firing_rate"][key] * size for n, size in zip(neurons, sizes, strict=True))
+        assert s["firing_rate"][key] == pytest.approx(total / sum(sizes))
+    for key in ("float", "quantized", "scales", "biases"):
+        assert s["weight_bytes"][key] == sum(p["weight_bytes"][key] for p in projections)
+    bits = sum(n["elements"] * int(b) * c for n in neurons for b, c in n["bits"].items())
+    assert s["state_bytes"]["logical"] == bits // 8 + (bits % 8 > 0)
+    assert s["macs"] == sum(p["macs"] for p in projections if p["reads"] == "data")
+    assert all(p["dead_gptq_columns"] is None for p in projections)
+
+
+def test_weights_of_the_residual_network(residual: Any) -> None:
+    by_name = {p["name"]: p for p in residual.model.report["projections"]}
+    conv = by_name["layer1.0.conv2"]  # 8 -> 8 channels on 8x8, four steps
+    assert (conv["bits"], conv["weight_bytes"]["float"], conv["weight_bytes"]["quantized"]) == (
+        4,
+        2304,
+        288,
+    )
+    assert conv["macs"] == 4 * 8 * 8 * 8 * 8 * 9
+    rate = next(n for n in residual.model.report["neurons"] if n["name"] == "layer1.0.sn1")["firing_rate"]
+    assert conv["synops"] == pytest.approx({k: conv["macs"] * v for k, v in rate.items()})
+    assert by_name["conv1"]["synops"] is None and by_name["conv1"]["bits"] == 8
+
+
+def test_trials_and_choice(residual: Any, twice: Any) -> None:
+    report = residual.model.report
+    assert [t["beta"] for t in report["trials"]] == [0.0, 0.8]
+    best = min(report["trials"], key=lambda t: t["kl"])
+    assert report["summary"]["beta"] == best["beta"]
+    assert report["summary"]["kl"] == pytest.approx(best["kl"])
+    assert report["summary"]["agreement"] == pytest.approx(best["agreement"])
+    assert twice.model.report["trials"] == [] and twice.model.report["summary"]["beta"] is None
+
+
+def test_what_the_plan_says(twice: Any) -> None:
+    report = twice.model.report
+    stem, other = report["neurons"]
+    assert (stem["name"], stem["stem"], stem["bits"], stem["steps"]) == ("sn1", True, {"16": 10}, 10)
+    assert (other["bits"], other["in_budget"], other["carries_state"]) == ({"4": 7}, True, True)
+    assert len(stem["divergence"]) == len(other["divergence"]) == 5  # two calls of five steps fall together
+    assert report["summary"]["average_bits"] == 4.0
+    assert report["summary"]["average_bits_all"] == pytest.approx((16 * 10 + 4 * 7) / 17)
+    assert report["summary"]["leak_error"] == max(n["leak_error"] for n in report["neurons"]) > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"coupling": "none"}, {"weights": None}, {"coupling": "layerwise"}, {"state_rounding": "dither"}],
+)
+def test_other_recipes(residual: Any, changes: dict[str, Any]) -> None:
+    q = run(residual.prepared, Recipe(samples=64, holdout=16, allocation="uniform").replace(**changes))
+    s = json.loads(json.dumps(q.report, allow_nan=False))["summary"]
+    assert s["state_bytes"]["metadata"] == 0 and max(map(len, q.summary().splitlines())) <= WIDTH
+    wide = changes.get("coupling") == "none"
+    assert s["average_bits"] == (32.0 if wide else 4.0)
+    assert s["state_bytes"]["shifts"] == (0 if wide else 6 if changes.get("coupling") == "layerwise" else 72)
+    if wide:  # nothing can be too large for 32 bits
+        assert s["state_energy"] == 1.0 and all(n["saturation"] == 0 for n in q.report["neurons"][1:])
+    if "weights" in changes:
+        assert s["weight_bytes"]["quantized"] == s["weight_bytes"]["float"]
+
+
+def test_streams_are_counted_apart(summed: Any) -> None:
+    report = summed.model.report
+    by_name = {n["name"]: n for n in report["neurons"]}
+    assert by_name["sn2"]["kind"] == "stream"
+    assert report["summary"]["stream_bytes"] == 2 * 5
+    assert any(
+        line.split() == ["streams", "(int16)", "10", "B"] for line in summed.model.summary().splitlines()
+    )
+    assert report["summary"]["state_bytes"]["logical"] == (16 * 8 + 4 * 5 + 7) // 8
+
+
+def test_steps_in_a_python_loop() -> None:
+    snn = pytest.importorskip("snntorch")
+
+    class Loop(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc1, self.sn1 = nn.Linear(4, 9), snn.Leaky(beta=0.8)
+            self.fc2, self.sn2 = nn.Linear(9, 6), snn.Leaky(beta=0.5, reset_mechanism="zero")
+            self.fc3, self.sn3 = nn.Linear(6, 3), snn.Leaky(beta=0.9, reset_mechanism="none")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:  # [B, 4]
+            a, b, c = (n.reset_mem() for n in (self.sn1, self.sn2, self.sn3))
+            out = []
+            for _ in range(6):
+                s, a = self.sn1(self.fc1(x), a)
+                s, b = self.sn2(self.fc2(s), b)
+                s, c = self.sn3(self.fc3(s), c)
+                out.append(c)
+            return torch.stack(out)
+
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        recipe = Recipe(samples=64, holdout=16, allocation="uniform")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SilentNetworkWarning)
+            q = run(prepare(Loop(), 3 * torch.randn(64, 4), recipe), recipe)
+    first, second, last = q.report["neurons"]
+    assert len(first["divergence"]) == len(second["divergence"]) == 6 and all(second["divergence"])
+    assert last["readout"] and last["bits"] == {"16": 3}
+    assert last["firing_rate"]["before"] == 0 and q.report["silent"]["before"] is None  # it need not fire
+    assert 0 < second["flip_rate"] < 0.2 and 0 < second["firing_rate"]["after"] < 1
+
+
+def test_a_layer_that_falls_silent_is_named(fading: Any) -> None:
+    model, x, recipe = fading
+    prepared = prepare(model, x, recipe)
+    with pytest.warns(SilentNetworkWarning, match=r"goes silent at 'sn2'.*membrane"):
+        q = run(prepared, recipe)
+    assert q.report["silent"] == {"before": None, "after": "sn2", "lost": ["sn2"]}
+    assert q.report["summary"]["silent_channels"] == {"before": 0, "after": 4}
+    assert "silent after quantization, first at sn2" in q.summary()
+
+
+def test_a_network_that_keeps_firing_is_not_warned_about(fading: Any) -> None:
+    model, x, recipe = fading
+    prepared = prepare(model, x, recipe)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SilentNetworkWarning)
+        q = run(prepared, recipe.replace(coupling="bridge"))
+    assert q.report["silent"] == {"before": None, "after": None, "lost": []}
+
+
+def test_a_silent_float_network_is_not_blamed_on_quantization(fading: Any) -> None:
+    model, x, recipe = fading
+    model.fc2.weight.data.mul_(0.01)
+    with pytest.warns(SilentNetworkWarning, match="float network is silent"):
+        prepared = prepare(model, x, recipe)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SilentNetworkWarning)
+        q = run(prepared, recipe)
+    assert q.report["silent"] == {"before": "sn2", "after": "sn2", "lost": []}
+    assert "silent in the float network already, first at sn2" in q.summary()
+
+
+def test_summary_fits_the_screen(case: Any) -> None:
+    text = case.model.summary()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= WIDTH and text.isascii()
+    assert lines[0].startswith("W4/M4  coupling")
+    for name in case.model.plan.neurons:
+        assert any(line.startswith(name) for line in lines)
+
+
+def test_summary_of_long_names_and_without_a_report(residual: Any) -> None:
+    plan = residual.model.plan
+    long = {
+        f"{'encoder.' * 12}{n}": replace(p, name=f"{'encoder.' * 12}{n}") for n, p in plan.neurons.items()
+    }
+    text = render(replace(plan, neurons=long), {})
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert ".layer2.0.sn2" in text
+
+
+def test_discovery_summary(residual: Any, twice: Any) -> None:
+    text = residual.prepared.folded.discovery.summary()
+    assert max(map(len, text.splitlines())) <= WIDTH
+    line = next(x for x in text.splitlines() if x.startswith("layer1.0.downsample_sn"))
+    convolution, norm = "layer1.0.downsample.0", "layer1.0.downsample.1"
+    assert line.split() == ["layer1.0.downsample_sn", "pair", convolution, norm, "8x8x8", "4"]
+    assert "7 neurons (7 pair, 0 stream, 0 bare) with 4,352 states" in text
+    other = twice.prepared.folded.discovery.summary()
+    assert "neurons that never run: idle" in other and "projections that never run: unused" in other
+    assert next(x for x in other.splitlines() if x.startswith("sn1")).endswith("10  stem")

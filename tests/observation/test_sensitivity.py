@@ -1,0 +1,130 @@
+"""g_c on a two-layer net, computed a second time in float64 from the paper's formula."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.assemble import Assembly
+from ptq4snn.bridge.lattice import build_lattice
+from ptq4snn.models.neuron import LIF
+from ptq4snn.pipeline import Prepared, integers, prepare, reference_sensitivity, uniform_bits
+from ptq4snn.recipe import Recipe
+
+T, BATCH, DRAWS = 2, 2, 3
+SIZES = (5, 4, 6, 3)
+
+
+class TwoLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.a = nn.Linear(SIZES[0], SIZES[1]), LIF()
+        self.second, self.b = nn.Linear(SIZES[1], SIZES[2]), LIF(v_reset=None)
+        self.out = nn.Linear(SIZES[2], SIZES[3])
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, 5]
+        y = self.first(x).unsqueeze(0).expand(T, -1, -1)
+        logits: Tensor = self.out(self.b(self.second(self.a(y)))).mean(0)
+        return logits
+
+
+@pytest.fixture(scope="module")
+def setting() -> tuple[TwoLayers, Prepared, Recipe]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = TwoLayers().eval()
+        nn.init.normal_(model.first.weight, 0.2, 1.2)
+        nn.init.normal_(model.second.weight, 0.5, 1.5)
+    recipe = Recipe(micro_batch=BATCH, sensitivity_batches=DRAWS, holdout=BATCH, first_bits=4, first_membrane=4)
+    x = torch.randn(40, SIZES[0], generator=torch.Generator().manual_seed(0))
+    return model, prepare(model, x, recipe), recipe
+
+
+def float_spikes(model: TwoLayers, x: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Spikes of both layers and the decision, in float64, from the definition of the neuron."""
+    w1, b1, w2, b2, w3, b3 = (p.detach().double() for p in model.parameters())
+    va = vb = torch.zeros(())
+    sa, sb, logits = [], [], torch.zeros(())
+    for _ in range(T):
+        h = va / 2 + (x.double() @ w1.T + b1) / 2
+        sa.append((h >= 1).double())
+        va = h * (1 - sa[-1])
+        h = vb / 2 + (sa[-1] @ w2.T + b2) / 2
+        sb.append((h >= 1).double())
+        vb = h - sb[-1]
+        logits = logits + (sb[-1] @ w3.T + b3) / T
+    return sa, sb, logits.argmax(1)
+
+
+def straight(x: Tensor, y: Tensor) -> Tensor:
+    """The value of y with the gradient of x."""
+    return x + (y - x).detach()
+
+
+def by_hand(model: TwoLayers, prepared: Prepared, recipe: Recipe) -> dict[str, Tensor]:
+    reference = recipe.replace(weights=4, coupling="bridge", allocation="uniform", membrane=4.0)
+    assembly = Assembly(prepared.folded, prepared.seen, build_lattice(prepared.folded, prepared.seen, reference), reference)
+    plan, ints = assembly.plan(uniform_bits(assembly, 4)), integers(assembly)
+    total = {"a": torch.zeros(SIZES[1]).double(), "b": torch.zeros(SIZES[2]).double()}
+    for x in prepared.kept[:DRAWS]:
+        p = plan.projections["first"].input
+        assert p is not None
+        z = p.zeros[0] / 2**16
+        q = (x.double() / p.scales[0] + z).round().clamp(0, 255)
+        w, b = ints["first"].weight * 2.0 ** plan.projections["first"].shift, ints["first"].bias
+        current = q @ w.T + (b - z * w.sum(1)).round()
+        state: dict[str, Tensor] = {}
+        spikes: dict[str, list[Tensor]] = {"a": [], "b": []}
+        logits = torch.zeros(())
+        for _ in range(T):
+            flow = current
+            for name in ("a", "b"):
+                n = plan.neurons[name]
+                theta, rho, unit = (torch.tensor(v, dtype=torch.float64) for v in (n.theta, n.rho, n.unit))
+                shift = torch.tensor([k + n.shift for k in n.k]).double()  # type: ignore[operator]
+                h = flow
+                if name in state:
+                    kept = state[name] * 2.0**shift / 2
+                    h = h + straight(kept, kept.detach().round())
+                u = (h - theta) * unit
+                soft = torch.atan(math.pi * u) / math.pi
+                s = straight(soft, (h >= theta).double())
+                if not s.requires_grad:
+                    s = s.clone().requires_grad_(True)
+                spikes[name].append(s)
+                after = h * (1 - s.detach()) if name == "a" else h - rho * s.detach()
+                scaled = after / 2.0**shift
+                state[name] = straight(scaled, scaled.detach().round()).clamp(-8, 7)
+                follow = {"a": "second", "b": "out"}[name]
+                w, b = ints[follow].weight * 2.0 ** plan.projections[follow].shift, ints[follow].bias
+                flow = s @ w.T + b
+            out = plan.projections["out"]
+            logits = logits + flow * torch.tensor(out.lattice, dtype=torch.float64) * 2.0**-out.shift / T
+        sa, sb, labels = float_spikes(model, x)
+        loss = -logits.log_softmax(1)[torch.arange(len(x)), labels].mean()
+        flat = spikes["a"] + spikes["b"]
+        gradients = torch.autograd.grad(loss, flat)
+        for name, part, float_part in (("a", gradients[:T], sa), ("b", gradients[T:], sb)):
+            z_c = sum((g * (s.detach() - f)).sum(0) for g, s, f in zip(part, spikes[name], float_part, strict=True))
+            assert isinstance(z_c, Tensor)
+            total[name] += (z_c + z_c**2 / 2).abs() / DRAWS
+    return total
+
+
+def test_sensitivity_on_a_two_layer_net(setting: tuple[TwoLayers, Prepared, Recipe]) -> None:
+    model, prepared, recipe = setting
+    expected = by_hand(model, prepared, recipe)
+    found = reference_sensitivity(prepared, recipe)
+    assert any(float(g.max()) > 1e-4 for g in expected.values())  # quantization did change spikes
+    for name, g in expected.items():
+        assert found[name].tolist() == pytest.approx(g.tolist(), rel=1e-4, abs=1e-9), name
+
+
+def test_the_reference_does_not_depend_on_the_allocation(setting: tuple[TwoLayers, Prepared, Recipe]) -> None:
+    _, prepared, recipe = setting
+    a = reference_sensitivity(prepared, recipe)
+    b = reference_sensitivity(prepared, recipe.replace(membrane=3.0, beta=0.2, coupling="layerwise", weights=8))
+    assert all(torch.equal(a[n], b[n]) for n in a)
