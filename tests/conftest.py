@@ -1,4 +1,4 @@
-"""What many tests need: one thread, a small network, images on a pixel grid, and a network already observed."""
+"""What many tests need: one thread, a small network, images on a pixel grid, a network already observed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor, nn
 
 from ptq4snn.models.neuron import LIF
@@ -14,6 +15,10 @@ from ptq4snn.models.sew_resnet import SEWResNet
 
 if TYPE_CHECKING:
     from ptq4snn.pipeline import Prepared
+
+# a busy machine must not fail a test, and a failure must come again
+settings.register_profile("ptq4snn", deadline=None, derandomize=True)
+settings.load_profile("ptq4snn")
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 

@@ -1,13 +1,14 @@
 """Streams, chains and bare neurons end to end, against integers computed apart from the quantized modules.
 
-Two small transformers of random weights: a Spike-Driven Transformer (streams, bare neurons without state), and a
-network of separable convolutions and spike attention (chains, streams, bare neurons with state).
+Two small transformers of random weights: a Spike-Driven Transformer (streams, bare neurons without state)
+and a network of separable convolutions and spike attention (chains, streams, bare neurons with state).
 """
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ from ptq4snn.frameworks import Shell
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.sdt import SpikeDrivenTransformer
 from ptq4snn.models.sew_resnet import per_step
-from ptq4snn.modules.carrier import StreamTensor, plain
+from ptq4snn.modules.carrier import StreamTensor, counted, plain
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.quantized import QuantizedModel
@@ -43,7 +44,7 @@ def images(n: int, seed: int) -> Tensor:
 
 
 class Chains(nn.Module):
-    """Separable convolution (1x1, depthwise, 1x1) and spike attention with a re-parametrised q, on one stream."""
+    """Separable convolution (1x1, depthwise, 1x1) and spike attention with a chain for q, on one stream."""
 
     def __init__(self, width: int = 16, heads: int = 2, T: int = 4) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class Chains(nn.Module):
         self.proj, self.proj_bn = nn.Conv2d(width, width, 1), nn.BatchNorm2d(width)
         self.head_lif, self.head = LIF(), nn.Linear(width, 10)
 
-    def by_head(self, x: Tensor) -> Tensor:
+    def by_head(self, x: Tensor) -> Any:
         return x.flatten(3).unflatten(2, (self.heads, -1)).transpose(-1, -2)  # [T, B, heads, N, d]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,10 +87,14 @@ def calibrated(model: nn.Module, seed: int = 0) -> nn.Module:
     for name, m in model.named_modules():
         if isinstance(m, nn.BatchNorm2d):
             m.momentum = None
-            writes = name.endswith(("rpe_bn", "proj_bn3", "attn.proj_bn", "fc2_bn", "bn2")) or name == "proj_bn"
-            pooled = name.endswith("proj_bn3")
-            nn.init.normal_(m.weight, 1.0 if writes else 2.0, 0.2)
-            nn.init.normal_(m.bias, -0.7 if pooled else 0.2 if writes else 0.3, 0.2)
+            last = name.split(".")[-1]
+            writes = (
+                last in ("rpe_bn", "proj_bn3", "fc2_bn", "bn2")
+                or name.endswith("attn.proj_bn")
+                or name == "proj_bn"
+            )
+            nn.init.normal_(m.weight, 0.5, 0.1)
+            nn.init.normal_(m.bias, 0.3 if last == "proj_bn3" else 0.2 if writes else 1.0, 0.2)
         elif isinstance(m, nn.Linear):
             nn.init.normal_(m.weight, 0.0, 1.0)
     model.train()
@@ -99,7 +104,7 @@ def calibrated(model: nn.Module, seed: int = 0) -> nn.Module:
     return model.eval()
 
 
-BUILD = {
+BUILD: dict[str, Callable[[], nn.Module]] = {
     "sdt": lambda: SpikeDrivenTransformer(32, 1, heads=4),
     "chains": Chains,
 }
@@ -219,14 +224,14 @@ def projection_in_int64(q: QuantizedModel, name: str, x: Tensor) -> Tensor:
         column = (-1,)
     else:
         assert isinstance(inner, nn.Conv2d)
-        y = F.conv2d(p, weight, None, inner.stride, inner.padding, inner.dilation, inner.groups).long()  # type: ignore[arg-type]
+        y = F.conv2d(p, weight, None, inner.stride, inner.padding, inner.dilation, inner.groups).long()
         column = (-1, 1, 1)  # type: ignore[assignment]
     y = (y << plan.shift) + bias.view(column)
     assert int(y.abs().max()) <= plan.bound, name
     if plan.rescale is not None:
         r = plan.rescale
         m, n = torch.tensor(r.multipliers).view(column), torch.tensor(r.shifts).view(column)
-        assert int(m.max()) < 2**15 and 0 <= int(n.min()) and int(n.max()) < 63, name
+        assert int(m.max()) < 2**15 and int(n.min()) >= 0 and int(n.max()) < 63, name
         y = rshift_even(y * m, n).clamp(-(2 ** (r.bits - 1)), 2 ** (r.bits - 1) - 1)
     return y
 
@@ -278,7 +283,9 @@ def test_all_carriers_are_integers(name: str, stream: str, bits: int) -> None:
             if p.input is None:
                 assert torch.equal(written, projection_in_int64(q, n, x)), n
             if p.role == "stream":
-                assert isinstance(y, StreamTensor) and int(written.min()) >= LOW and int(written.max()) <= HIGH
+                assert (
+                    isinstance(y, StreamTensor) and int(written.min()) >= LOW and int(written.max()) <= HIGH
+                )
             if p.role == "chain":
                 assert int(written.abs().max()) <= 128
             if stream == "shift" and p.role == "stream":
@@ -300,22 +307,98 @@ def test_every_neuron_agrees_with_int64(name: str, stream: str, bits: int) -> No
             assert all(int(whole(v, n).abs().max()) == 0 for *_, v in steps)
 
 
+def logits_of(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        out: Tensor = model(x)
+    return out
+
+
+def likeness(a: Tensor, b: Tensor) -> tuple[float, float]:
+    """Share of equal decisions, correlation of the logits."""
+    same = float((a.argmax(1) == b.argmax(1)).double().mean())
+    return same, float(torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1])
+
+
+@functools.cache
+def yardstick(name: str) -> tuple[float, float]:
+    """The float network against itself with nothing but the first layer's weights rounded to 8 bits: in an
+    untrained network the smallest change becomes a cascade, and no quantized one can be expected nearer."""
+    model = copy.deepcopy(prepared(name).folded.model)
+    stem = next(n for n, p in prepared(name).folded.discovery.projections.items() if p.reads == "data")
+    weight: Tensor = model.get_submodule(stem).weight  # type: ignore[assignment]
+    step = weight.detach().abs().amax((1, 2, 3), keepdim=True) / 127
+    weight.data = (weight.detach() / step).round() * step
+    x = images(64, 9)
+    return likeness(logits_of(prepared(name).model, x), logits_of(model, x))
+
+
 @everywhere
 def test_agreement_with_the_float_model(name: str, stream: str, bits: int) -> None:
     x = images(64, 9)
-    with torch.no_grad():
-        expected, found = prepared(name).model(x), quantized(name, stream, bits)(x)
-    same = float((expected.argmax(1) == found.argmax(1)).float().mean())
-    likeness = float(torch.corrcoef(torch.stack([expected.flatten(), found.flatten()]))[0, 1])
-    print(name, stream, bits, same, likeness)
-    least = {8: (0.8, 0.95), 4: (0.3, 0.6)}[bits]
-    assert same >= least[0] and likeness >= least[1]
+    same, like = likeness(logits_of(prepared(name).model, x), logits_of(quantized(name, stream, bits), x))
+    best_same, best_like = yardstick(name)
+    slack = {8: (0.2, 0.03), 4: (0.6, 0.15)}[bits]
+    print(name, stream, bits, same, like, "yardstick", best_same, best_like)
+    assert same >= best_same - slack[0] and like >= best_like - slack[1]
 
 
-def test_the_stream_adds_up_in_int64() -> None:
-    """The stream of the Spike-Driven Transformer from its writers, add by add, and the sum that its head reads."""
-    q = quantized("sdt", "multiply", 4)
+@everywhere
+def test_every_projection_is_near_its_float_self(name: str, stream: str, bits: int) -> None:
+    """The same input, in real numbers, to the folded float projection: free of cascades."""
+    q, folded = quantized(name, stream, bits), prepared(name).folded
     trace, _ = traced(q, images(4, 7))
+    for n, p in q.plan.projections.items():
+        if p.input is not None:
+            continue
+        x = plain(trace.reads[n][0]).double() * (p.lattice[0] / (p.scales[0] * p.quantum))
+        expected = copy.deepcopy(folded.projection(n)).double()(x)
+        unit = torch.tensor(p.rescale.scales if p.rescale else p.lattice, dtype=torch.float64)
+        unit = unit if p.rescale else unit * 2.0**-p.shift
+        found = plain(trace.writes[n][0]).double() * unit.view(-1, *[1] * (-module_axis(q, n) - 1))
+        error = float((found - expected).square().mean().sqrt() / expected.square().mean().sqrt())
+        allowed = 0.02 if p.bits == 8 else 0.2 if stream == "multiply" else 0.3
+        assert error < allowed, (n, error)
+
+
+def module_axis(q: QuantizedModel, name: str) -> int:
+    module = q.model.get_submodule(name)
+    assert isinstance(module, QuantProjection)
+    return module.axis
+
+
+@everywhere
+def test_every_neuron_is_near_its_float_self(name: str, stream: str, bits: int) -> None:
+    """The same currents, in real numbers, to the float neuron: only the state's precision is lost."""
+    q, folded = quantized(name, stream, bits), prepared(name).folded
+    trace, _ = traced(q, images(4, 7))
+    for n, plan in q.plan.neurons.items():
+        spec, info = folded.specs[n], folded.discovery.neurons[n]
+        scale = torch.ones(plan.channels, dtype=torch.float64)
+        if info.stream is not None:  # the stream's own scale, as its writers have it
+            writer = q.plan.projections[info.projections[0]].rescale
+            assert writer is not None
+            scale = torch.tensor(writer.scales, dtype=torch.float64)[info.source_channel]
+        elif info.projections:
+            source = q.plan.projections[info.projections[0]]
+            scale = (torch.tensor(source.lattice, dtype=torch.float64) * 2.0**-source.shift)[
+                info.source_channel
+            ]
+        v: Tensor | float = 0.0
+        wrong = total = 0
+        for x, h, s, _ in trace.steps[n]:
+            current = spec.gain * plain(x).double() * plan.layout.broadcast(scale)
+            if total == 0:  # no state yet: the integers are the current itself
+                unit = plan.layout.broadcast(torch.tensor(plan.unit, dtype=torch.float64))
+                torch.testing.assert_close(h.double() * unit, current, rtol=1e-6, atol=1e-9)
+            charged = spec.leak * v + current
+            fired = charged >= spec.theta
+            v = torch.where(fired, 0.0, charged)
+            wrong, total = wrong + int((fired != s.bool()).sum()), total + fired.numel()
+        assert wrong / total < (0.02 if bits == 8 or plan.stem else 0.2), (n, wrong / total)
+
+
+def stream_of(trace: Trace) -> list[Tensor]:
+    """The stream of the Spike-Driven Transformer from its writers, add by add, checked where it is read."""
 
     def wrote(n: str) -> Tensor:
         y = plain(trace.writes[n][0])
@@ -326,41 +409,46 @@ def test_the_stream_adds_up_in_int64() -> None:
     def read(n: str) -> Tensor:
         return torch.stack([plain(x) for x, *_ in trace.steps[n]])
 
-    features = wrote("patch_embed.proj_conv3")
-    assert torch.equal(whole(read("patch_embed.proj_lif3"), "lif3"), features)
-    x = add(wrote("patch_embed.rpe_conv"), features)
-    assert torch.equal(whole(read("block.0.attn.shortcut_lif"), "shortcut"), x)
-    x = add(wrote("block.0.attn.proj_conv"), x)
-    assert torch.equal(whole(read("block.0.mlp.fc1_lif"), "fc1"), x)
-    x = add(wrote("block.0.mlp.fc2_conv"), x)
-    assert torch.equal(over(read("head_lif"), 1 / 16, "head"), x.sum((-2, -1)))
+    sums = [wrote("patch_embed.proj_conv3")]
+    assert torch.equal(whole(read("patch_embed.proj_lif3"), "lif3"), sums[0])
+    sums.append(add(wrote("patch_embed.rpe_conv"), sums[-1]))
+    assert torch.equal(whole(read("block.0.attn.shortcut_lif"), "shortcut"), sums[-1])
+    sums.append(add(wrote("block.0.attn.proj_conv"), sums[-1]))
+    assert torch.equal(whole(read("block.0.mlp.fc1_lif"), "fc1"), sums[-1])
+    sums.append(add(wrote("block.0.mlp.fc2_conv"), sums[-1]))
+    assert torch.equal(over(read("head_lif"), 1 / 16, "head"), sums[-1].sum((-2, -1)))
+    return sums
+
+
+def test_the_stream_adds_up_in_int64() -> None:
+    trace, _ = traced(quantized("sdt", "multiply", 4), images(4, 7))
+    top = max(int(x.abs().max()) for x in stream_of(trace))
+    assert 8000 < top < HIGH  # twice the range that was seen, and no saturation
 
 
 @pytest.mark.parametrize("name", BUILD)
 def test_streams_saturate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scales 40 times too fine: writers and sums run into both ends of 16 bits, and stay there."""
+    """Scales four times too fine: sums run into the ends of 16 bits, and stay there."""
     right = lattice_module.stream_scales
-    monkeypatch.setattr(
-        lattice_module, "stream_scales", lambda *a: {s: u / 40 for s, u in right(*a).items()}
-    )
+    monkeypatch.setattr(lattice_module, "stream_scales", lambda *a: {s: u / 4 for s, u in right(*a).items()})
     q = run(prepared(name), RECIPE.replace(weights=8, membrane=8.0, allocation="uniform"))
     trace, out = traced(q, images(4, 7))
-    sums, writers = [], []
     for n, p in q.plan.projections.items():
-        if p.role == "stream":
-            writers.append(whole(trace.writes[n][0], n))
-            if p.input is None:
-                assert torch.equal(writers[-1], projection_in_int64(q, n, trace.reads[n][0])), n
+        if p.role == "stream" and p.input is None:
+            assert torch.equal(whole(trace.writes[n][0], n), projection_in_int64(q, n, trace.reads[n][0])), n
+    ends = set()
     for n, plan in q.plan.neurons.items():
         if plan.kind == "stream":
-            for (x, h, s, v), (a, fired, kept) in zip(
-                trace.steps[n], neuron_in_int64(plan, [x for x, *_ in trace.steps[n]]), strict=True
-            ):
-                sums.append(plain(x).double())
+            expected = neuron_in_int64(plan, [x for x, *_ in trace.steps[n]])
+            for (x, h, s, v), (a, fired, kept) in zip(trace.steps[n], expected, strict=True):
+                ends |= {int(plain(x).min()), int(plain(x).max())}
                 assert torch.equal(whole(h, n), a) and torch.equal(whole(s, n), fired)
                 assert torch.equal(whole(v, n), kept)
-    for values in (torch.cat([w.flatten() for w in writers]), torch.cat([x.flatten() for x in sums])):
-        assert int(values.min()) == LOW and int(values.max()) == HIGH
+    assert min(ends) >= LOW and max(ends) == HIGH
+    if name == "sdt":
+        assert min(ends) == LOW
+        saturated = [int(((x == LOW) | (x == HIGH)).sum()) for x in stream_of(trace)]
+        assert saturated[-1] > 100 and saturated[-1] > saturated[0]
     assert bool(torch.isfinite(out).all())
 
 
@@ -387,24 +475,37 @@ def test_a_stream_passes_gradients_where_it_does_not_saturate() -> None:
     assert x.grad is not None and x.grad.tolist() == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("positions", [49, 196])
-def test_means_of_a_stream_are_exact(positions: int) -> None:
-    """A mean over 196 positions is no dyadic number, but the sum behind it comes back."""
-    from ptq4snn.modules.carrier import counted
-
+@pytest.mark.parametrize("size", [7, 14, 56])
+def test_sums_of_a_stream_are_exact(size: int) -> None:
+    """A mean over 196 positions is not dyadic and a sum over 3136 does not fit float32; both come back."""
     g = torch.Generator().manual_seed(0)
-    x = torch.randint(HIGH - 40, HIGH + 1, (2000, positions), generator=g).double()
-    mean = x.float().as_subclass(StreamTensor).mean(1)
-    assert torch.equal(counted(plain(mean), 1 / (1 / positions)).double(), x.sum(1))
+    x = torch.randint(HIGH - 40, HIGH + 1, (20, 30, size, size), generator=g).double()
+    stream = x.float().as_subclass(StreamTensor)
+    n = size * size
+    for mean in (
+        stream.mean((-2, -1)),
+        F.adaptive_avg_pool2d(stream, 1).flatten(1),
+        F.avg_pool2d(stream, size).flatten(1),
+    ):
+        assert torch.equal(counted(plain(mean), 1 / (1 / n)).double(), x.sum((-2, -1)))
+    assert torch.equal(plain(stream.sum((-2, -1))).double(), x.sum((-2, -1)))
+
+
+def test_means_of_counts_are_exact() -> None:
+    """Spike counts stay in float32: one rounding, which goes away up to 2^23."""
+    x = torch.arange(0, 2**23, 997).double()
+    for n in (3, 49, 196):
+        assert torch.equal(counted((x / n).float(), 1 / (1 / n)).double(), x)
 
 
 def test_dead_channels_of_a_writer() -> None:
     """Residual branches often start with gains of zero: such a channel writes its bias and nothing else."""
-    model = calibrated(BUILD["chains"]())
+    model = Chains()
+    calibrated(model)
     with torch.no_grad():
-        model.get_submodule("bn2").weight[:3] = 0.0
-        model.get_submodule("proj_bn").weight[:] = 0.0
-        model.get_submodule("bn1").weight[:5] = 1e-12
+        model.bn2.weight[:3] = 0.0
+        model.proj_bn.weight[:] = 0.0
+        model.bn1.weight[:5] = 1e-12
     for stream in ("multiply", "shift"):
         recipe = RECIPE.replace(stream=stream, allocation="uniform")
         q = run(pipeline.prepare(model, images(32, 1), recipe), recipe)
@@ -412,6 +513,29 @@ def test_dead_channels_of_a_writer() -> None:
         for n in ("expand", "point", "proj"):
             assert torch.equal(whole(trace.writes[n][0], n), projection_in_int64(q, n, trace.reads[n][0]))
         assert bool(torch.isfinite(out).all())
+
+
+class Open(Chains):
+    """Also returns its stream, averaged over time, and what goes from one projection to the next."""
+
+    def forward(self, x: Tensor) -> Any:
+        x = per_step(self.stem_bn, per_step(self.stem, x.unsqueeze(0).repeat(self.T, 1, 1, 1, 1)))
+        y = per_step(self.bn1, per_step(self.expand, self.lif1(x)))
+        x = x + per_step(self.bn2, per_step(self.point, per_step(self.depth, y)))
+        s = self.lif2(x)
+        return self.head(s.mean((-2, -1))).mean(0), x.mean(0), y[0]
+
+
+def test_streams_and_chains_as_outputs_are_real_numbers() -> None:
+    model = calibrated(Open())
+    recipe = RECIPE.replace(weights=8, membrane=8.0, allocation="uniform")
+    q = run(pipeline.prepare(model, images(32, 1), recipe), recipe)
+    x = images(8, 7)
+    with torch.no_grad():
+        expected, found = model(x), q(x)
+    for a, b in zip(expected, found, strict=True):
+        assert a.shape == b.shape and type(b) is Tensor
+        assert float((a - b).square().mean().sqrt() / a.square().mean().sqrt()) < 0.2
 
 
 @pytest.mark.parametrize("coupling", ["reuse", "independent", "layerwise", "flowq", "none"])

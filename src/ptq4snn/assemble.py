@@ -19,7 +19,7 @@ from ptq4snn.observation.observe import Observation
 from ptq4snn.plan import NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
 from ptq4snn.recipe import Recipe
 
-__all__ = ["Assembly", "WIDE_STATE"]
+__all__ = ["WIDE_STATE", "Assembly"]
 
 WIDE_STATE = 32
 LARGEST_K = 15
@@ -69,7 +69,9 @@ class Assembly:
         rule = self.recipe.override(name)
         return "none" if rule.exclude else rule.coupling or self.recipe.coupling
 
-    def plan(self, bits: Mapping[str, Tensor], beta: float | None = None, percentile: float | None = None) -> Plan:
+    def plan(
+        self, bits: Mapping[str, Tensor], beta: float | None = None, percentile: float | None = None
+    ) -> Plan:
         """The plan in which neuron `n` has the widths bits[n] [C]."""
         neurons = {n: self._neuron(lattice, bits[n]) for n, lattice in self.lattice.neurons.items()}
         d = self.folded.discovery
@@ -100,18 +102,24 @@ class Assembly:
             shift=p.shift,
             quantum=p.info.factor,
             over_time=p.info.over_time,
-            bound=p.bound(),
+            bound=math.ceil(p.bound() * self._window(p)),
             input=p.input,
             rescale=rescale,
             decode=p.info.decode,
         )
 
+    def _window(self, p: ProjectionLattice) -> float:
+        """How many accumulators are added by the pooling behind a projection, in the carrier it emits."""
+        readers = p.info.feeds if p.info.stream is None else ()
+        return max((self.lattice.neurons[n].info.window for n in readers), default=1.0)
+
     def _scales(self, n: NeuronLattice, bits: Tensor) -> StateScales:
         coupling = self.coupling(n.info.name)
-        if coupling == "none" or int(bits.min()) >= WIDE_STATE:
+        if int(bits.min()) >= WIDE_STATE:
             k = torch.full_like(bits, -n.shift)
             return StateScales(n.unit, k)
-        return choose_scales(coupling, self.tables[n.info.name], bits)
+        # the stem keeps fewer bits than 32 also where nothing is coupled
+        return choose_scales("bridge" if coupling == "none" else coupling, self.tables[n.info.name], bits)
 
     def _neuron(self, n: NeuronLattice, bits: Tensor) -> NeuronPlan:
         info, spec = n.info, self.folded.specs[n.info.name]
@@ -119,13 +127,20 @@ class Assembly:
         leaks = [dyadic_leak(float(v)) for v in n.leak]
         ratios = (chosen.scales / n.unit).tolist()
         pairs = [_conversions(r, f) for r, f in zip(ratios, leaks, strict=True)]
+        if self.recipe.state_rounding == "dither" and any(s.m != 1 for _, s in pairs):
+            raise RecipeError(
+                f'state_rounding "dither" needs states that are shifted, but coupling '
+                f"\"{self.coupling(info.name)}\" gives '{info.name}' a scale that is no power of two of its "
+                f'input\'s: choose "even" or another coupling'
+            )
         theta, rho = n.theta / n.unit, n.rho / n.unit
         if self.recipe.arithmetic == "integer":
             theta = theta.ceil() if spec.comparator == ">=" else theta.floor() + 1
             rho = rho.round()
         elif spec.comparator == ">":  # the least float32 above
             single = theta.float()
-            theta = torch.where(single > theta, single, single.nextafter(torch.full_like(single, torch.inf))).double()
+            above = single.nextafter(torch.full_like(single, torch.inf))
+            theta = torch.where(single > theta, single, above).double()
         k = chosen.k.tolist() if chosen.k is not None else [_power_of_two(r * 2.0**-n.shift) for r in ratios]
         return NeuronPlan(
             name=info.name,
@@ -146,9 +161,9 @@ class Assembly:
             unit=tuple(n.unit.tolist()),
             theta=tuple(theta.tolist()),
             rho=tuple(rho.tolist()) if spec.reset == "soft" else (0.0,) * len(theta),
-            leak=tuple(tuple(f) for f in leaks),
-            charge=tuple(tuple(c) for c, _ in pairs),
-            settle=tuple(tuple(s) for _, s in pairs),
+            leak=tuple((f.m, f.n) for f in leaks),
+            charge=tuple((c.m, c.n) for c, _ in pairs),
+            settle=tuple((s.m, s.n) for _, s in pairs),
             bound=self._bound(n, bits, [c for c, _ in pairs]),
             leak_error=max(abs(f.value - float(v)) for f, v in zip(leaks, n.leak, strict=True)),
             elements=info.layout.elements,
@@ -163,14 +178,14 @@ class Assembly:
         """Largest |A|: the input and the largest state that fits its bits (or that can build up)."""
         if int(bits.max()) >= WIDE_STATE:  # whatever the number of steps, which may differ from calibration
             kept = n.input_bound / max(1e-9, 1 - float(n.leak.max()))
-            return n.input_bound + math.ceil(min(kept, 2.0 ** (WIDE_STATE - 1)))
-        kept = max(2 ** (b - 1) * f.value for b, f in zip(bits.tolist(), charge, strict=True))
+            return n.input_bound + math.ceil(min(kept, float(2 ** (WIDE_STATE - 1))))
+        kept = max(math.ldexp(f.value, b - 1) for b, f in zip(bits.tolist(), charge, strict=True))
         return math.ceil(n.input_bound + kept) + 1
 
     def in_budget(self, name: str) -> bool:
         """Whether a neuron's state counts towards the average-bit budget."""
         info, rule = self.folded.discovery.neurons[name], self.recipe.override(name)
-        fixed = rule.membrane is not None or rule.exclude
+        fixed = rule.membrane is not None or rule.exclude or rule.coupling == "none"
         return info.carries_state and not (info.stem or info.readout or fixed)
 
     def fixed_bits(self, name: str) -> int | None:

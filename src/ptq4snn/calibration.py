@@ -1,7 +1,7 @@
 """The calibration set: whatever batches the user gives, re-chunked to fixed micro-batches.
 
-Samples are read once, in order. The first ones are kept: `holdout` of them for the choice of (beta, P) and for
-the report, the next `kept` for the sensitivity. Memory follows these two numbers, not the data set.
+Samples are read once, in order. The first ones are kept: `holdout` of them for the choice of (beta, P) and
+for the report, the next `kept` for the sensitivity. Memory follows these two numbers, not the data set.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def batches_of(samples: Any, batch_axis: int = 0) -> Iterator[Tensor]:
             try:
                 x = torch.as_tensor(x)
             except (TypeError, ValueError, RuntimeError) as why:
-                raise DataError(f"a batch must be a tensor or an (x, y) pair, got {type(batch).__name__}") from why
+                kind = type(batch).__name__
+                raise DataError(f"a batch must be a tensor or an (x, y) pair, got {kind}") from why
         yield x
 
 
@@ -42,7 +43,7 @@ def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
         a, b = list(x.shape), list(like.shape)
         del a[batch_axis], b[batch_axis]
         if a != b:
-            raise DataError(f"samples have different shapes: {a} after {b} (batch axis {batch_axis} left out)")
+            raise DataError(f"samples have different shapes: {a} after {b} (without batch axis {batch_axis})")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise DataError("a sample holds NaN or infinite values; clean the calibration data first")
 

@@ -46,7 +46,7 @@ class ProjectionPlan:
     shift: int  # F
     quantum: float  # the input carrier is quantum * integer
     over_time: bool  # the quantum holds 1/T
-    bound: int  # largest |emitted integer| that any input can cause
+    bound: int  # largest |emitted integer| that any input can cause, also summed by the pooling behind it
     input: InputPlan | None = None
     rescale: RescalePlan | None = None
     decode: bool = False

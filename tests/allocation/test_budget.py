@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from ptq4snn.allocation.budget import Channels, allocate, average_bits
 
 
-def family(order: list[int], protected: list[bool], tops: range, fours: str, protect: bool) -> list[list[int]]:
-    """Allocations by rank. `fours`: "rest" gives 4 to all others, "none" gives 2, or a range moves the boundary."""
+def family(
+    order: list[int], protected: list[bool], tops: range, fours: str, protect: bool
+) -> list[list[int]]:
+    """Allocations by rank. `fours`: "rest" gives 4 to all others, "none" 2, "any" moves the boundary."""
     out = []
     n = len(order)
     for n8 in tops:
@@ -63,12 +65,16 @@ CHANNEL = st.tuples(
     st.one_of(st.sampled_from([2.0, 2.5, 3.5, 4.0, 5.0, 8.0]), st.floats(2, 8)),
     st.sampled_from([0.0, 50.0, 90.0, 96.0, 97.0, 99.0, 100.0]),
 )
-def test_bisection_is_the_scan(channels: list[tuple[float, int, bool]], budget: float, percentile: float) -> None:
+def test_bisection_is_the_scan(
+    channels: list[tuple[float, int, bool]], budget: float, percentile: float
+) -> None:
     scores, elements, protected = (list(v) for v in zip(*channels, strict=True))
     bits = allocate(
-        torch.tensor(scores, dtype=torch.float64), Channels(torch.tensor(elements), torch.tensor(protected)), budget,
+        torch.tensor(scores, dtype=torch.float64),
+        Channels(torch.tensor(elements), torch.tensor(protected)),
+        budget,
         percentile,
-    ).tolist()  # fmt: skip
+    ).tolist()
     expected, protect = scan(scores, elements, protected, budget, percentile)
     assert mean(bits, elements) == expected
     assert set(bits) <= {2, 4, 8}

@@ -19,9 +19,7 @@ def test_min_max() -> None:
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_scores(beta: float) -> None:
     r, g = [0.1, 0.5, 0.3], [7.0, 1.0, 4.0]
-    expected = [
-        beta * (a - 0.1) / 0.4 + (1 - beta) * (b - 1.0) / 6.0 for a, b in zip(r, g, strict=True)
-    ]
+    expected = [beta * (a - 0.1) / 0.4 + (1 - beta) * (b - 1.0) / 6.0 for a, b in zip(r, g, strict=True)]
     assert scores(torch.tensor(r), torch.tensor(g), beta).tolist() == pytest.approx(expected, rel=1e-6)
 
 

@@ -29,13 +29,14 @@ class Two(nn.Module):
         self.lif2, self.fc = LIF(decay_input=False), nn.Linear(6, 3)
         for m in self.modules():
             if isinstance(m, nn.BatchNorm2d):
+                assert m.running_mean is not None and m.running_var is not None
                 nn.init.normal_(m.weight, 1.0, 0.5)
                 nn.init.normal_(m.bias, 0.3, 0.3)
                 nn.init.normal_(m.running_mean, 0.0, 0.2)
                 nn.init.uniform_(m.running_var, 0.05, 0.4)
         self.eval()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         s = self.lif1(self.bn1(self.conv1(x)).expand(T, *x.shape[:1], 4, 6, 6))
         y = self.bn3(self.bn2(self.conv2(s.flatten(0, 1))))
         y = self.lif2(y.view(T, -1, 6, 4, 4))
@@ -72,6 +73,7 @@ def test_folded_weights_by_hand() -> None:
     f = fold(model, discover(model, X), torch.float64)
     weight, bias = model.conv2.weight.double(), torch.zeros(6, dtype=torch.float64)
     for bn in (model.bn2, model.bn3):
+        assert bn.running_mean is not None and bn.running_var is not None
         g = bn.weight.double() / torch.sqrt(bn.running_var.double() + bn.eps)
         weight = weight * g.view(-1, 1, 1, 1)
         bias = (bias - bn.running_mean.double()) * g + bn.bias.double()
@@ -84,7 +86,9 @@ def test_the_gain_goes_into_the_projection() -> None:
     d = discover(model, X)
     f = fold(model, d)
     assert f.gains["conv1"] == pytest.approx(1 / 3, rel=1e-6) and f.gains["conv2"] == 1.0
-    assert float(f.specs["lif1"].gain) == 1.0 and float(d.specs["lif1"].gain) == pytest.approx(1 / 3, rel=1e-6)
+    assert float(f.specs["lif1"].gain) == 1.0 and float(d.specs["lif1"].gain) == pytest.approx(
+        1 / 3, rel=1e-6
+    )
     assert f.gains["fc"] == 1.0
 
 
@@ -132,7 +136,9 @@ def test_a_gain_shared_with_an_output_stays_in_the_neuron() -> None:
         def forward(self, x: Tensor) -> Any:
             y = self.bn1(self.conv1(x))
             s = self.lif1(y.expand(T, *y.shape))
-            return self.fc(self.lif2(self.conv2(s.flatten(0, 1)).view(T, -1, 6, 4, 4)).mean((-2, -1))).mean(0), y
+            return self.fc(self.lif2(self.conv2(s.flatten(0, 1)).view(T, -1, 6, 4, 4)).mean((-2, -1))).mean(
+                0
+            ), y
 
     model = Open()
     d = discover(model, X)

@@ -1,4 +1,4 @@
-"""Runs test_spikingjelly_pairs.py against each generation of SpikingJelly: the two cannot live in one process."""
+"""Runs test_spikingjelly_pairs.py with each generation of SpikingJelly: two cannot live in one process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The built-in backbones against the published ones: parameter names, golden vectors and the table of pairs.
 
-tests/golden/backbones.json.gz holds, for every model, the names and shapes of its parameters, what feeds each of its
-neurons, and outputs of the original code on weights that anybody can make from names and shapes.
+tests/golden/backbones.json.gz holds, for every model, the names and shapes of its parameters, what feeds each
+of its neurons, and outputs of the original code on weights that anybody can make from names and shapes.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def golden_input(name: str, golden: dict[str, Any]) -> Tensor:
 
 
 class Watch:
-    """Spikes per step and the last state of every LIF, the latter by the neuron's equation in its original form."""
+    """Spikes per step and the last state of every LIF, the state by the equation in its original form."""
 
     def __init__(self, model: nn.Module) -> None:
         self.spikes: dict[str, list[int]] = {}
@@ -280,7 +280,8 @@ def test_a_still_image_is_a_constant_sequence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"), [({"width": 20}, "multiple of 8"), ({"pooling": "01"}, "pooling"), ({"heads": 3}, "heads")]
+    ("arguments", "word"),
+    [({"width": 20}, "multiple of 8"), ({"pooling": "01"}, "pooling"), ({"heads": 3}, "heads")],
 )
 def test_bad_arguments(arguments: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):

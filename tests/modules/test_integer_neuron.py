@@ -23,7 +23,7 @@ from ptq4snn.plan import NeuronPlan
 LAYOUTS = [Layout((3, 2, 2), (0,)), Layout((4, 3), (1,)), Layout((5,), (0,)), Layout((2, 3, 2), (0, 2))]
 
 
-# --- the reference: Python integers only ---------------------------------------------------------------------
+# --- the reference: Python integers only ----------------------------------------------------------
 
 
 def rshift(a: int, n: int) -> int:
@@ -77,13 +77,13 @@ def element(plan: NeuronPlan, c: int, p: int, inputs: list[int]) -> list[tuple[i
     return out
 
 
-# --- plans made by hand --------------------------------------------------------------------------------------
+# --- plans made by hand ---------------------------------------------------------------------------
 
 
 def make(
-    layout: Layout, shift: int, bits: list[int], leaks: list[tuple[int, int]], theta: list[int], input_bound: int,
-    ks: list[int] | None = None, ratios: list[float] | None = None, reset: str = "hard", rounding: str = "even",
-    rho: list[int] | None = None, emits_units: bool = True, steps: int = 6,
+    layout: Layout, shift: int, bits: list[int], leaks: list[tuple[int, int]], theta: list[int],
+    input_bound: int, ks: list[int] | None = None, ratios: list[float] | None = None, reset: str = "hard",
+    rounding: str = "even", rho: list[int] | None = None, emits_units: bool = True, steps: int = 6,
 ) -> NeuronPlan:  # fmt: skip
     n = len(bits)
     steps_of_state = ratios if ratios is not None else [2.0 ** (k + shift) for k in ks or ()]
@@ -92,7 +92,8 @@ def make(
     bound = input_bound * steps if max(bits) >= 32 else math.ceil(input_bound + kept) + 1
     unit = [0.01 * (i + 1) * 2.0**-shift for i in range(n)]
     return NeuronPlan(
-        name="n", kind="pair", layout=layout, coupling="bridge", comparator=">=", reset=reset, rounding=rounding,
+        name="n", kind="pair", layout=layout, coupling="bridge", comparator=">=", reset=reset,
+        rounding=rounding,
         v_rest=0.0, shift=shift, quantum=1.0, over_time=False, emits_units=emits_units, bits=tuple(bits),
         k=tuple(ks) if ks is not None else (None,) * n,
         scales=tuple(u * r for u, r in zip(unit, steps_of_state, strict=True)), unit=tuple(unit),
@@ -110,7 +111,7 @@ def core_of(plan: NeuronPlan) -> IntegerCore:
 
 
 def compare(plan: NeuronPlan, x: Tensor, carrier: Tensor | None = None) -> int:
-    """x[T, B, ...] integers; `carrier` is how they arrive, by default as they are. Returns the spikes seen."""
+    """x[T, B, ...] integers; `carrier` is how they arrive, by default as they are. Returns how many fired."""
     core = core_of(plan)
     carrier = x.double() if carrier is None else carrier
     where = channels_of(plan.layout)
@@ -167,8 +168,8 @@ def test_bridged_states(leak: str, reset: str, rounding: str) -> None:
         rho = [rng.randint(1, 2 * size) for _ in range(c)]
         units = rng.random() < 0.5
         bound = size if units else size << shift
-        plan = make(layout, shift, bits, [(m, n)] * c, theta, bound, ks, reset=reset, rounding=rounding, rho=rho,
-                    emits_units=units)  # fmt: skip
+        plan = make(layout, shift, bits, [(m, n)] * c, theta, bound, ks, reset=reset, rounding=rounding,
+                    rho=rho, emits_units=units)  # fmt: skip
         spikes += compare(plan, random_inputs(rng, layout, size))
     assert spikes > 0
 
@@ -243,7 +244,7 @@ def test_ratio_couplings(reset: str) -> None:
 
 def test_conversions_of_powers_of_two_are_shifts() -> None:
     for m, n in LEAKS.values():
-        for shift in range(0, 23):
+        for shift in range(23):
             charge, settle = _conversions(2.0**shift, Fraction2(m, n))
             assert tuple(settle) == (1, shift)
             assert Fraction(charge.m, 2**charge.n) == Fraction(m * 2**shift, 2**n)
@@ -281,9 +282,7 @@ def rshift_fraction(x: Fraction) -> int:
 def test_round_trips(wide: bool) -> None:
     layout = Layout((3, 4), (0,))
     size = 2**27 if wide else 2**20
-    plan = replace(
-        make(layout, 4, [4, 8, 16], [(1, 1)] * 3, [50, 60, 70], size, [-3, 0, 2]), v_rest=-0.75
-    )
+    plan = replace(make(layout, 4, [4, 8, 16], [(1, 1)] * 3, [50, 60, 70], size, [-3, 0, 2]), v_rest=-0.75)
     core = core_of(plan)
     assert core.wide is wide
     g = torch.Generator().manual_seed(0)
@@ -292,7 +291,9 @@ def test_round_trips(wide: bool) -> None:
     unit = torch.tensor(plan.unit, dtype=torch.float64).view(3, 1)
     assert torch.allclose(core.potential(h).double(), h * unit - 0.75, rtol=1e-6)
     assert torch.equal(back.double(), h)
-    v = torch.stack([torch.randint(-(2 ** (b - 1)), 2 ** (b - 1), (5, 4), generator=g) for b in plan.bits], 1).double()
+    v = torch.stack(
+        [torch.randint(-(2 ** (b - 1)), 2 ** (b - 1), (5, 4), generator=g) for b in plan.bits], 1
+    ).double()
     scale = torch.tensor(plan.scales, dtype=torch.float64).view(3, 1)
     assert torch.allclose(core.state_value(v).double(), v * scale - 0.75, rtol=1e-6)
     assert torch.equal(core.from_state_value(core.state_value(v)).double(), v)
@@ -321,7 +322,7 @@ def test_caches_follow_the_module_to_another_device() -> None:
 
 @pytest.mark.parametrize("reset", ["hard", "soft"])
 def test_gradient_by_hand(reset: str) -> None:
-    """Two steps of one LIF: surrogate at (A - theta_q) unit, reset detached, straight through the rounding."""
+    """Two steps of one LIF: surrogate at (A - theta_q) unit, reset detached, straight through rounding."""
     layout = Layout((1,), (0,))
     plan = make(layout, 3, [4], [(1, 1)], [40], 200, [0], reset=reset)
     core = core_of(plan)

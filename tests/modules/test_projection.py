@@ -33,8 +33,10 @@ def make(
     return QuantProjection(module, plan, weight.double(), bias.double(), Clock(), steps), weight, bias
 
 
-def taps(module: Any, shape: tuple[int, ...], c: int, out: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], Any]]:
-    """(input channel, position, index into the kernel) of every tap inside the image for one output element."""
+def taps(
+    module: Any, shape: tuple[int, ...], c: int, out: tuple[int, ...]
+) -> list[tuple[int, tuple[int, ...], Any]]:
+    """(input channel, position, index into the kernel) of every tap inside the image, of one output."""
     dims = len(shape)
     k, s, p, d = (module.kernel_size, module.stride, module.padding, module.dilation)
     per_group = module.in_channels // module.groups
@@ -117,7 +119,7 @@ def test_wide_accumulators_use_float64() -> None:
 
 @pytest.mark.parametrize("module", CONVS, ids=repr)
 def test_border_map(module: Any) -> None:
-    """x ~ s (p - z): padding is x = 0, so z counts only for the taps inside the image; z is not an integer."""
+    """x ~ s (p - z): padding is x = 0, so z counts only for taps inside the image; z is no integer."""
     channels = module.in_channels
     zeros = tuple(int(2**16 * z) for z in (100.37, 3.5, -7.123, 255.9)[:channels])
     scales = (0.017, 0.5, 0.031, 0.2)[:channels]
@@ -145,7 +147,9 @@ def test_border_map(module: Any) -> None:
 
 
 def test_border_map_of_a_linear_input() -> None:
-    q, weight, bias = make(nn.Linear(4, 3), bits=8, input=InputPlan((0.1,), (int(12.3 * 2**16),), False), bound=2**23)
+    q, weight, bias = make(
+        nn.Linear(4, 3), bits=8, input=InputPlan((0.1,), (int(12.3 * 2**16),), False), bound=2**23
+    )
     p = torch.randint(0, 256, (5, 4), generator=torch.Generator().manual_seed(3))
     found = q(0.1 * (p.double() - int(12.3 * 2**16) / 2**16))
     for b, c in product(range(5), range(3)):
@@ -201,7 +205,9 @@ def test_rescale_to_a_chain(bits: int) -> None:
 def stream(values: Any) -> Tensor:
     """A stream with these values, as a projection writes it."""
     n = len(values)
-    q, _, _ = make(nn.Linear(n, n), shift=0, role="stream", rescale=RescalePlan((1,) * n, (0,) * n, 16, (1.0,) * n))
+    q, _, _ = make(
+        nn.Linear(n, n), shift=0, role="stream", rescale=RescalePlan((1,) * n, (0,) * n, 16, (1.0,) * n)
+    )
     q.inner.weight.copy_(torch.eye(n))  # type: ignore[union-attr, operator]
     q.inner.bias.zero_()  # type: ignore[union-attr, operator]
     with torch.no_grad():
@@ -262,14 +268,17 @@ def test_order_of_saturating_adds_matters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sub", "expected"), [(lambda a, b: a - b, 32767), (lambda a, b: torch.sub(a, b), 32767), (lambda a, b: b - a, -32768)]
+    ("sub", "expected"),
+    [(lambda a, b: a - b, 32767), (lambda a, b: torch.sub(a, b), 32767), (lambda a, b: b - a, -32768)],
 )
 def test_subtraction_saturates(sub: Any, expected: int) -> None:
     assert int(sub(stream([30000]), stream([-10000]))) == expected
 
 
 def test_gradients_pass_through_a_stream() -> None:
-    q, weight, _ = make(nn.Linear(2, 2), shift=0, role="stream", rescale=RescalePlan((1, 3), (0, 1), 16, (1.0, 1.0)))
+    q, weight, _ = make(
+        nn.Linear(2, 2), shift=0, role="stream", rescale=RescalePlan((1, 3), (0, 1), 16, (1.0, 1.0))
+    )
     x = torch.tensor([[1.0, 2.0]], requires_grad=True)
     y = q(x) + q(x)
     y.sum().backward()

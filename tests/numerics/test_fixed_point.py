@@ -54,8 +54,8 @@ def test_rshift_dither(a: int, n: int, p: int, t: int) -> None:
 
 @given(st.integers(-1000, 1000), st.integers(0, 10), st.integers(0, 1000))
 def test_dither_is_nearly_unbiased_over_16_steps(a: int, n: int, p: int) -> None:
-    """Sixteen steps visit sixteen offsets a sixteenth apart: their mean is a / 2^n within half a sixteenth and
-    what cutting the offset to n bits loses."""
+    """Sixteen steps visit sixteen offsets a sixteenth apart: their mean is a / 2^n within a sixteenth
+    and what cutting the offset to n bits loses."""
     at, pt = torch.tensor([a], dtype=torch.int64), torch.tensor([p], dtype=torch.int64)
     mean = sum(int(rshift_dither(at, n, pt, t)) for t in range(16)) / 16
     assert abs(mean - a / 2**n) <= 1 / 16 + 2.0**-n * (n > 0)
@@ -84,7 +84,9 @@ def test_other_leaks_are_within_half_a_step_of_15_bits(leak: float) -> None:
     assert found.value == found.m / 2**found.n
 
 
-@pytest.mark.parametrize(("leak", "m", "n"), [(1.0, 1, 0), (0.5, 1, 1), (0.75, 3, 2), (0.0, 0, 0), (0.95, 31130, 15)])
+@pytest.mark.parametrize(
+    ("leak", "m", "n"), [(1.0, 1, 0), (0.5, 1, 1), (0.75, 3, 2), (0.0, 0, 0), (0.95, 31130, 15)]
+)
 def test_known_leaks(leak: float, m: int, n: int) -> None:
     assert dyadic_leak(leak) == (m, n)
 

@@ -20,7 +20,9 @@ def nearest_point(x: float, scale: float, bits: int) -> int:
     return min(points, key=lambda q: (abs(Fraction(x) - q * Fraction(scale)), q % 2))
 
 
-@pytest.mark.parametrize(("bits", "low", "high"), [(2, -2, 1), (4, -8, 7), (8, -128, 127), (16, -32768, 32767)])
+@pytest.mark.parametrize(
+    ("bits", "low", "high"), [(2, -2, 1), (4, -8, 7), (8, -128, 127), (16, -32768, 32767)]
+)
 def test_signed_range(bits: int, low: int, high: int) -> None:
     assert signed_range(bits) == (low, high)
 
@@ -40,7 +42,9 @@ def test_quantize_finds_a_nearest_point(values: list[float], scale: float, bits:
         assert q == int(q) and -(2 ** (bits - 1)) <= q < 2 ** (bits - 1)
         least = abs(Fraction(x) - nearest_point(x, scale, bits) * Fraction(scale))
         # the quotient is rounded to 53 bits before it is rounded to an integer
-        assert abs(Fraction(x) - int(q) * Fraction(scale)) <= least + Fraction(abs(x) + scale) * Fraction(1, 2**50)
+        assert abs(Fraction(x) - int(q) * Fraction(scale)) <= least + Fraction(abs(x) + scale) * Fraction(
+            1, 2**50
+        )
 
 
 def sampled_error(a: float, b: float, step: float, bits: int, n: int = 100_000) -> float:
@@ -51,9 +55,15 @@ def sampled_error(a: float, b: float, step: float, bits: int, n: int = 100_000) 
 
 
 @given(
-    st.sampled_from([-1.0, 1.0]), st.floats(0, 30), st.floats(0.05, 30), st.floats(0.05, 8), st.sampled_from([2, 4, 8])
+    st.sampled_from([-1.0, 1.0]),
+    st.floats(0, 30),
+    st.floats(0.05, 30),
+    st.floats(0.05, 8),
+    st.sampled_from([2, 4, 8]),
 )
-def test_interval_error_is_the_integral(side: float, near: float, width: float, step: float, bits: int) -> None:
+def test_interval_error_is_the_integral(
+    side: float, near: float, width: float, step: float, bits: int
+) -> None:
     a, b = side * near, side * (near + width)
     ends = (torch.tensor([v], dtype=torch.float64) for v in (a, b, step))
     found = float(interval_error(*ends, bits))
@@ -62,7 +72,7 @@ def test_interval_error_is_the_integral(side: float, near: float, width: float, 
 
 
 def test_the_two_sides_clip_at_their_own_ends() -> None:
-    """2 bits, step 1: the grid is -2, -1, 0, 1. On [1, 2] every value is brought to 1, on [-2, -1] to the nearest."""
+    """2 bits, step 1: the grid is -2, -1, 0, 1. On [1, 2] all go to 1, on [-2, -1] to the nearest."""
     one = torch.ones(1, dtype=torch.float64)
     assert float(interval_error(one, 2 * one, one, 2)) == pytest.approx(1 / 3)
     assert float(interval_error(-one, -2 * one, one, 2)) == pytest.approx(1 / 12)

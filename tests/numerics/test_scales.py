@@ -50,7 +50,10 @@ def test_shrinking_pays_for_an_outlier() -> None:
 
 def test_floor() -> None:
     g = torch.Generator().manual_seed(2)
-    w = torch.randn(5, 20, generator=g, dtype=torch.float64) * torch.tensor([1.0, 0.1, 0.02, 1e-4, 0.0])[:, None]
+    w = (
+        torch.randn(5, 20, generator=g, dtype=torch.float64)
+        * torch.tensor([1.0, 0.1, 0.02, 1e-4, 0.0])[:, None]
+    )
     floor = torch.tensor([0.0, 0.01, 0.005, 0.003, 0.002], dtype=torch.float64)
     found = weight_scales(w, 4, floor)
     assert bool((found >= floor).all())

@@ -42,7 +42,9 @@ def test_normalised_pixels_are_found_exactly() -> None:
 
 def test_pixels_of_few_values_are_on_the_pixel_grid() -> None:
     """Neither the least distance (2) nor any other is one step: 0, 2, 5, 9."""
-    p = torch.tensor([0, 2, 5, 9, 250])[torch.randint(0, 5, (4, 3, 8, 8), generator=torch.Generator().manual_seed(0))]
+    p = torch.tensor([0, 2, 5, 9, 250])[
+        torch.randint(0, 5, (4, 3, 8, 8), generator=torch.Generator().manual_seed(0))
+    ]
     plan = seen(normalised(p)).plan()
     assert plan.exact
     assert list(plan.scales) == pytest.approx([1 / (255 * s) for s in STD], rel=1e-6)
@@ -50,11 +52,14 @@ def test_pixels_of_few_values_are_on_the_pixel_grid() -> None:
 
 @pytest.mark.parametrize(
     ("values", "step"),
-    [([3.0], 0.0), ([0.0, 1.0], 1.0), ([0.0, 2.0, 5.0], 1.0), ([0.0, 6.0, 10.0, 15.0], 1.0), ([-1.5, 0.0, 3.0], 1.5),
+    [([3.0], 0.0), ([0.0, 1.0], 1.0), ([0.0, 2.0, 5.0], 1.0), ([0.0, 6.0, 10.0, 15.0], 1.0),
+     ([-1.5, 0.0, 3.0], 1.5),
      ([0.0, 100.0, 255.0], 5.0), ([0.0, 1.0, 256.0], None), ([0.0, 1.0, 2**0.5, 3.1, 7.77], None)],
 )  # fmt: skip
 def test_spacing(values: list[float], step: float | None) -> None:
-    assert spacing(torch.tensor(values, dtype=torch.float64)) == (None if step is None else pytest.approx(step))
+    assert spacing(torch.tensor(values, dtype=torch.float64)) == (
+        None if step is None else pytest.approx(step)
+    )
 
 
 def test_a_first_batch_without_contrast_does_not_hide_the_grid() -> None:
@@ -84,7 +89,9 @@ def test_continuous_data() -> None:
     assert torch.equal(z, z.round())  # zero itself is on the grid
     p = InputQuantizer(plan, -3)(x)
     assert float(p.min()) >= 0 and float(p.max()) <= 255
-    assert float(((p - z) * s - x).abs().max()) <= float(s.max()) * 1.01  # half a step, and half a step of z at the ends
+    assert (
+        float(((p - z) * s - x).abs().max()) <= float(s.max()) * 1.01
+    )  # half a step, and half a step of z at the ends
 
 
 def test_constant_channel() -> None:
@@ -115,7 +122,11 @@ def parts(kind: str) -> list[Tensor]:
     if kind == "constant":
         return [torch.full((4, 3, 8, 8), float(s)) for s in range(3)]
     g = torch.Generator().manual_seed(0)
-    return [torch.randn(4, 3, 8, 8, generator=g), normalised(random_pixels(4)), normalised(random_pixels(4, 1))]
+    return [
+        torch.randn(4, 3, 8, 8, generator=g),
+        normalised(random_pixels(4)),
+        normalised(random_pixels(4, 1)),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["pixels", "sparse", "constant", "continuous"])

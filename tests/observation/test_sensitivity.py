@@ -38,7 +38,9 @@ def setting() -> tuple[TwoLayers, Prepared, Recipe]:
         model = TwoLayers().eval()
         nn.init.normal_(model.first.weight, 0.2, 1.2)
         nn.init.normal_(model.second.weight, 0.5, 1.5)
-    recipe = Recipe(micro_batch=BATCH, sensitivity_batches=DRAWS, holdout=BATCH, first_bits=4, first_membrane=4)
+    recipe = Recipe(
+        micro_batch=BATCH, sensitivity_batches=DRAWS, holdout=BATCH, first_bits=4, first_membrane=4
+    )
     x = torch.randn(40, SIZES[0], generator=torch.Generator().manual_seed(0))
     return model, prepare(model, x, recipe), recipe
 
@@ -66,7 +68,9 @@ def straight(x: Tensor, y: Tensor) -> Tensor:
 
 def by_hand(model: TwoLayers, prepared: Prepared, recipe: Recipe) -> dict[str, Tensor]:
     reference = recipe.replace(weights=4, coupling="bridge", allocation="uniform", membrane=4.0)
-    assembly = Assembly(prepared.folded, prepared.seen, build_lattice(prepared.folded, prepared.seen, reference), reference)
+    assembly = Assembly(
+        prepared.folded, prepared.seen, build_lattice(prepared.folded, prepared.seen, reference), reference
+    )
     plan, ints = assembly.plan(uniform_bits(assembly, 4)), integers(assembly)
     total = {"a": torch.zeros(SIZES[1]).double(), "b": torch.zeros(SIZES[2]).double()}
     for x in prepared.kept[:DRAWS]:
@@ -108,7 +112,9 @@ def by_hand(model: TwoLayers, prepared: Prepared, recipe: Recipe) -> dict[str, T
         flat = spikes["a"] + spikes["b"]
         gradients = torch.autograd.grad(loss, flat)
         for name, part, float_part in (("a", gradients[:T], sa), ("b", gradients[T:], sb)):
-            z_c = sum((g * (s.detach() - f)).sum(0) for g, s, f in zip(part, spikes[name], float_part, strict=True))
+            z_c = sum(
+                (g * (s.detach() - f)).sum(0) for g, s, f in zip(part, spikes[name], float_part, strict=True)
+            )
             assert isinstance(z_c, Tensor)
             total[name] += (z_c + z_c**2 / 2).abs() / DRAWS
     return total
@@ -126,5 +132,7 @@ def test_sensitivity_on_a_two_layer_net(setting: tuple[TwoLayers, Prepared, Reci
 def test_the_reference_does_not_depend_on_the_allocation(setting: tuple[TwoLayers, Prepared, Recipe]) -> None:
     _, prepared, recipe = setting
     a = reference_sensitivity(prepared, recipe)
-    b = reference_sensitivity(prepared, recipe.replace(membrane=3.0, beta=0.2, coupling="layerwise", weights=8))
+    b = reference_sensitivity(
+        prepared, recipe.replace(membrane=3.0, beta=0.2, coupling="layerwise", weights=8)
+    )
     assert all(torch.equal(a[n], b[n]) for n in a)

@@ -17,7 +17,9 @@ from ptq4snn.observation.statistics import BINS, ChannelStatistics, bin_edges, b
 
 def test_every_value_lies_inside_the_edges_of_its_bin() -> None:
     g = torch.Generator().manual_seed(0)
-    v = torch.exp2(torch.rand(20_000, generator=g) * 22 - 11) * torch.where(torch.rand(20_000, generator=g) < 0.5, -1, 1)
+    v = torch.exp2(torch.rand(20_000, generator=g) * 22 - 11) * torch.where(
+        torch.rand(20_000, generator=g) < 0.5, -1, 1
+    )
     inner, outer = bin_edges()
     i = bin_index(v)
     assert bool(((i >= 0) & (i < BINS)).all())
@@ -57,10 +59,13 @@ def statistics_of(v: Tensor) -> ChannelStatistics:
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_histogram_error_is_near_the_direct_error(bits: int) -> None:
-    """Inside a bin values are taken as even. Where nothing but the far tail of a normal distribution is clipped, the
+    """Inside a bin values are taken as even. Where only the tail of a normal distribution is clipped, the
     density falls by half inside one bin, and the error comes out some percent high."""
     g = torch.Generator().manual_seed(bits)
-    v = torch.randn(3, 200_000, generator=g, dtype=torch.float64) * torch.tensor([0.3, 1.0, 5.0])[:, None] - 0.2
+    v = (
+        torch.randn(3, 200_000, generator=g, dtype=torch.float64) * torch.tensor([0.3, 1.0, 5.0])[:, None]
+        - 0.2
+    )
     v = torch.where(v >= 1, 0.0, v)  # hard reset
     theta = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
     scales = theta[:, None] * torch.exp2(torch.arange(-6.0, 3.0).double()) * 0.37
@@ -78,12 +83,15 @@ def test_histogram_error_is_near_the_direct_error(bits: int) -> None:
 
 def test_states_of_zero_cost_nothing() -> None:
     found = SquaredError().errors(
-        statistics_of(torch.zeros(2, 50, dtype=torch.float64)), torch.ones(2).double(), torch.ones(2, 3).double(), 4
+        statistics_of(torch.zeros(2, 50, dtype=torch.float64)),
+        torch.ones(2).double(),
+        torch.ones(2, 3).double(),
+        4,
     )
     assert found.tolist() == [[0.0] * 3] * 2
 
 
-# --- one pass over a network ---------------------------------------------------------------------------------
+# --- one pass over a network ----------------------------------------------------------------------
 
 
 def prepared_parts(small_model: Callable[..., nn.Module], x: Tensor) -> Any:
@@ -106,6 +114,7 @@ def test_observation_counts_what_the_network_does(
     spikes: dict[str, list[Tensor]] = {}
     names = list(folded.discovery.neurons)
     for n in names:
+
         def note(_x: Any, _h: Any, s: Tensor, v: Tensor, _t: int, n: str = n) -> None:
             states.setdefault(n, []).append(v.clone())
             spikes.setdefault(n, []).append(s.clone())
@@ -152,7 +161,9 @@ def test_sampled_positions_stand_for_all(
     assert torch.allclose(share, whole.double(), rtol=0.15)
 
 
-def test_merged_parts_are_the_whole(small_model: Callable[..., nn.Module], images: Callable[..., Tensor]) -> None:
+def test_merged_parts_are_the_whole(
+    small_model: Callable[..., nn.Module], images: Callable[..., Tensor]
+) -> None:
     from ptq4snn.observation.observe import observe
 
     x = images(32, size=36)  # the stem's map of 36 x 36 is counted in part

@@ -57,7 +57,7 @@ def nearest(make: Callable[[int], Tensor], top: int, budget: float, elements: Te
 
 
 def allocate(score: Tensor, channels: Channels, budget: float, percentile: float) -> Tensor:
-    """Bits [n]. The top (100 - P) % get 8; where the rest cannot meet the budget, the 8-bit share moves too."""
+    """Bits [n]. The top (100 - P) % get 8; where the rest cannot meet the budget, that share moves too."""
     order, n = ranking(score), len(score)
     elements = channels.elements
     n8 = round((100 - percentile) / 100 * n)

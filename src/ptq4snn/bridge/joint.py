@@ -1,4 +1,4 @@
-"""Joint choice of (s_w,c, k_c) for transformers: min E_w(s) + lambda_mem E_mem(s 2^k), both relative per channel."""
+"""Joint choice of (s_w,c, k_c) for transformers: min E_w(s) + lambda_mem E_mem(s 2^k) per channel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def joint_scales(assembly: Assembly, recipe: Recipe) -> dict[str, Tensor]:
 def _choose(
     table: ExponentTable, weight: Tensor, bits: int, chosen: Tensor, floor: Tensor, recipe: Recipe
 ) -> Tensor:
-    """Scales [C] >= floor of weight [C, ...]; `chosen` are those of the weight alone, which the table is built on."""
+    """Scales [C] >= floor of weight [C, ...]; `chosen` are the weight's own, which the table is built on."""
     view = table.view
     w = weight.flatten(1)
     width = round(recipe.membrane) if recipe.membrane in (2, 4, 8) else 4

@@ -1,8 +1,8 @@
 """The integer lattice of the network before any state is quantized: weight integers, streams, shifts, bounds.
 
-    lattice[c] of a projection   s_w,c * (quantum of its input)         real value of one accumulator step
-    s_c of a neuron              gain * quantum * lattice (pair) | u_c (stream) | 1 (bare)
-    F                            largest <= 8 for which the worst-case input stays exact
+lattice[c] of a projection   s_w,c * (quantum of its input)         real value of one accumulator step
+s_c of a neuron              gain * quantum * lattice (pair) | u_c (stream) | 1 (bare)
+F                            largest <= 8 for which the worst-case input stays exact
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def per_channel(folded: Folded, name: str, value: Tensor, what: str) -> Tensor:
         full = value.double().expand(layout.shape)
     except RuntimeError as why:
         raise UnsupportedNeuron(
-            f"the {what} of '{name}' has shape {list(value.shape)}, which does not fit its state {list(layout.shape)}"
+            f"the {what} of '{name}' has shape {list(value.shape)}, which does not fit its state "
+            f"{list(layout.shape)}"
         ) from why
     rows = layout.by_channel(full.unsqueeze(0))[0]
     if not bool((rows == rows[:, :1]).all()):
@@ -130,11 +131,13 @@ def _is_hidden(folded: Folded, neuron: str) -> bool:
     return any(neuron in p.spike_sources for p in folded.discovery.projections.values())
 
 
-def weight_floor(folded: Folded, info: ProjectionInfo, per_weight: float, target: Tensor | None) -> Tensor | float:
-    """Least weight scale [C] of a pair: theta 2^-12 for an input of 1, which an 8-bit input has at its 256th step.
+def weight_floor(
+    folded: Folded, info: ProjectionInfo, per_weight: float, target: Tensor | None
+) -> Tensor | float:
+    """Least weight scale [C] of a pair: theta 2^-12 for an input of 1, the 256th step of an 8-bit input.
 
-    Writers of streams and chains need no step finer than 2^-8 of the target's, which also keeps channels without
-    weights in range.
+    Writers of streams and chains need no step finer than 2^-8 of the target's, which also keeps channels
+    without weights in range.
     """
     if target is not None:
         return target * (2.0**-8 / per_weight)
@@ -185,7 +188,9 @@ def _projection(
     if info.reads == "chain":
         sources = {float(made[c].target[0]) for c in info.chained_from}  # type: ignore[index]
         if len(sources) > 1:
-            raise UnsupportedOperation(f"'{name}' reads several projections joined without a neuron; give it one")
+            raise UnsupportedOperation(
+                f"'{name}' reads several projections joined without a neuron; give it one"
+            )
         quantum *= sources.pop()
     target, bits = None, 0
     if info.stream is not None:
@@ -197,7 +202,9 @@ def _projection(
     coupling = recipe.override(name).coupling or recipe.coupling
     per_tensor = info.role == "output" or (coupling == "flowq" and info.role == "pair")
     width = weight_bits(info, folded, recipe)
-    q = round_nearest(weight, width, weight_floor(folded, info, quantum, target), per_tensor, scales.get(name))
+    q = round_nearest(
+        weight, width, weight_floor(folded, info, quantum, target), per_tensor, scales.get(name)
+    )
     if info.stream is not None and recipe.stream == "shift" and target is not None:
         q = _shifted(weight, q, target / quantum)
     lo, hi = _input_range(info, recipe.chain_bits)
@@ -220,7 +227,9 @@ def _input_scales(weight: Tensor, plan: InputPlan) -> Tensor:
 def _shifted(weight: Tensor, q: QuantWeight, unit: Tensor) -> QuantWeight:
     """Weight scales as u_c 2^j: of the two neighbours the one with the lesser error."""
     exact = torch.log2(q.scales / unit)
-    options = [round_nearest(weight, q.bits, scales=unit * torch.exp2(f(exact))) for f in (torch.floor, torch.ceil)]
+    options = [
+        round_nearest(weight, q.bits, scales=unit * torch.exp2(f(exact))) for f in (torch.floor, torch.ceil)
+    ]
     shape = (-1, *[1] * (weight.dim() - 1))
     errors = [(o.integers * o.scales.view(shape) - weight).square().flatten(1).sum(1) for o in options]
     first = errors[0] <= errors[1]
@@ -237,7 +246,9 @@ def _largest_shift(bound: float) -> int:
         for shift in range(MAX_SHIFT, -1, -1):
             if bound * 2.0**shift < limit:
                 return shift
-    raise UnsupportedOperation(f"a worst-case accumulator of {bound:g} does not fit 32 bits; use fewer weight bits")
+    raise UnsupportedOperation(
+        f"a worst-case accumulator of {bound:g} does not fit 32 bits; use fewer weight bits"
+    )
 
 
 def build_lattice(
@@ -277,7 +288,12 @@ def _neuron(
     info, spec = folded.discovery.neurons[name], folded.specs[name]
     theta, rho, leak, gain = (
         per_channel(folded, name, v, what)
-        for v, what in ((spec.theta, "threshold"), (spec.rho, "reset"), (spec.leak, "leak"), (spec.gain, "gain"))
+        for v, what in (
+            (spec.theta, "threshold"),
+            (spec.rho, "reset"),
+            (spec.leak, "leak"),
+            (spec.gain, "gain"),
+        )
     )
     if info.stream is not None:
         base = streams[info.stream][info.source_channel]
@@ -289,7 +305,9 @@ def _neuron(
     elif info.projections:
         parts = [made[p] for p in info.projections]
         columns = max(len(p.lattice) for p in parts)
-        table = torch.stack([torch.nn.functional.pad(p.lattice, (0, columns - len(p.lattice))) for p in parts])
+        table = torch.stack(
+            [torch.nn.functional.pad(p.lattice, (0, columns - len(p.lattice))) for p in parts]
+        )
         base = table[info.source_projection, info.source_channel]
         shift = parts[0].shift
         bound = math.ceil(max(p.bound() for p in parts) * info.window)

@@ -40,7 +40,9 @@ class SquaredError:
         for i in range(0, len(scales), rows):
             part = slice(i, i + rows)
             step = (scales[part] / theta[part, None])[:, :, None]  # [c, n, 1] in theta
-            cost = interval_error(inner.expand(*step.shape[:2], -1), outer.expand(*step.shape[:2], -1), step, bits)
+            cost = interval_error(
+                inner.expand(*step.shape[:2], -1), outer.expand(*step.shape[:2], -1), step, bits
+            )
             out[part] = torch.einsum("cnb,cb->cn", cost, weight[part])
         return out * theta[:, None] ** 2
 
@@ -49,7 +51,12 @@ OBJECTIVES: dict[str, type[SquaredError]] = {"squared_error": SquaredError}
 
 
 def exponent_errors(
-    objective: Objective, statistics: ChannelStatistics, theta: Tensor, scale: Tensor, bits: int, ks: Sequence[int]
+    objective: Objective,
+    statistics: ChannelStatistics,
+    theta: Tensor,
+    scale: Tensor,
+    bits: int,
+    ks: Sequence[int],
 ) -> Tensor:
     """Cost [C, K] of the bridged scales s_c * 2^k."""
     powers = torch.exp2(torch.tensor(list(ks), dtype=torch.float64))

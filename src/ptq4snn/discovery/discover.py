@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.facts import Current
 from ptq4snn.discovery.graph import Graph, NodeKind
+from ptq4snn.discovery.outputs import output_axis
 from ptq4snn.discovery.pairs import (
     NeuronInfo,
     ProjectionInfo,
     find_streams,
-    output_axis,
     read_neurons,
     read_projections,
 )
 from ptq4snn.discovery.record import record
-from ptq4snn.discovery.walk import TRANSPOSED, is_projection, walk
+from ptq4snn.discovery.walk import TRANSPOSED, Walk, is_projection, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 
@@ -28,7 +27,7 @@ __all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons
 
 @dataclass(frozen=True)
 class OutputInfo:
-    """How an output tensor becomes real numbers: `projection` (any writer of a stream) is None where it already is."""
+    """How an output becomes real numbers; `projection` (any writer of a stream) is None where it is real."""
 
     projection: str | None
     axis: int
@@ -60,7 +59,8 @@ class Discovery:
                     "name": n.name,
                     "kind": n.kind,
                     "projections": [
-                        {"name": p, "norms": [m.name for m in self.projections[p].norms]} for p in n.projections
+                        {"name": p, "norms": [m.name for m in self.projections[p].norms]}
+                        for p in n.projections
                     ],
                     "spike_sources": list(n.spike_sources),
                     "ops": list(n.ops),
@@ -107,8 +107,8 @@ def neuron_specs(model: nn.Module) -> dict[str, NeuronSpec]:
             specs[name] = adapter.spec(module, name)
     if not specs:
         raise UnsupportedModel(
-            "the model has no spiking neurons that are known here; supported are the project's own, SpikingJelly's "
-            "and snnTorch's (ptq4snn.frameworks.register adds your own)"
+            "the model has no spiking neurons that are known here; supported are the project's own, "
+            "SpikingJelly's and snnTorch's (ptq4snn.frameworks.register adds your own)"
         )
     return specs
 
@@ -144,8 +144,8 @@ def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery
         graph, _ = record(model, sample, _classify)
     except (RuntimeError, ValueError, TypeError, IndexError) as why:
         raise DataError(
-            f"the model cannot run on a sample of shape {list(sample.shape)}: {str(why).splitlines()[0]}; check the "
-            f"input's shape and batch_axis"
+            f"the model cannot run on a sample of shape {list(sample.shape)}: {str(why).splitlines()[0]}; "
+            f"check the input's shape and batch_axis"
         ) from why
     finally:
         reset_neurons(model)
@@ -156,20 +156,24 @@ def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery
     if not neurons:
         raise UnsupportedModel("no spiking neuron ran in the forward pass; check the model's forward")
     projections = read_projections(w, neurons, streams, modules, sample.shape[batch_axis])
-    outputs = []
-    for fact in w.outputs:
-        axis = output_axis(w, fact, streams) if isinstance(fact, Current) else None
-        name = min(fact.projections) if isinstance(fact, Current) else ""
-        if axis is not None and not projections[name].decode:
-            outputs.append(OutputInfo(name, axis))
-        else:
-            outputs.append(OutputInfo(None, 0))
     return Discovery(
         graph=graph,
         specs=specs,
         neurons=neurons,
         projections=projections,
-        outputs=tuple(outputs),
+        outputs=_read_outputs(w, projections, streams),
         unused_neurons=tuple(n for n in specs if n not in neurons),
         unused_projections=tuple(n for n, m in modules.items() if is_projection(m) and n not in projections),
     )
+
+
+def _read_outputs(
+    w: Walk, projections: dict[str, ProjectionInfo], streams: dict[str, int]
+) -> tuple[OutputInfo, ...]:
+    outputs = []
+    for fact in w.outputs:
+        axis = output_axis(w, fact, streams) if isinstance(fact, Current) else None
+        name = min(fact.projections) if isinstance(fact, Current) else ""
+        real = axis is None or projections[name].decode
+        outputs.append(OutputInfo(None, 0) if real or axis is None else OutputInfo(name, axis))
+    return tuple(outputs)

@@ -1,11 +1,11 @@
-"""What is known of a tensor of the recorded forward pass: where its numbers come from and which integers they are.
+"""What is known of a recorded tensor: where its numbers come from and which integers they are.
 
-    Data      the model's input, or something computed from it alone
-    Constant  a parameter, a buffer, a literal
-    Count     factor * integer in [lo, hi], made of spikes only
-    Current   factor * a sum of projection outputs, one sheet for each summand
-    Membrane  a neuron's state, read out
-    Opaque    anything else: harmless at the output, an error in front of a neuron or a projection
+Data      the model's input, or something computed from it alone
+Constant  a parameter, a buffer, a literal
+Count     factor * integer in [lo, hi], made of spikes only
+Current   factor * a sum of projection outputs, one sheet for each summand
+Membrane  a neuron's state, read out
+Opaque    anything else: harmless at the output, an error in front of a neuron or a projection
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class Current:
     sheets: tuple[Sheet, ...]
     factor: float = 1.0  # carrier = factor * integer
     window: float = 1.0  # how many accumulators at most are added into one element
-    span: float = 1.0  # largest |carrier| where projections emit at most 1 and sums are clipped there (streams)
+    span: float = (
+        1.0  # largest |carrier| where projections emit at most 1 and sums are clipped there (streams)
+    )
     over_time: bool = False
 
     @property

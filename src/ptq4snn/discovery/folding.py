@@ -26,7 +26,7 @@ __all__ = ["Folded", "fold", "verify"]
 
 @dataclass(frozen=True)
 class Folded:
-    """The float model in canonical form: no BatchNorm behind projections, neurons as shells with float cores."""
+    """The float model in canonical form: no BatchNorm behind projections, neurons with float cores."""
 
     model: nn.Module
     discovery: Discovery
@@ -79,7 +79,7 @@ def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = Non
 
 def _folded_norms(model: nn.Module, name: str, norms: tuple[Norm, ...]) -> tuple[Tensor, Tensor | None]:
     module = model.get_submodule(name)
-    weight: Tensor = module.weight.detach().double()  # type: ignore[operator, union-attr, assignment]
+    weight: Tensor = module.weight.detach().double()  # type: ignore[operator]
     bias: Tensor | None = module.bias  # type: ignore[assignment]
     bias = bias.detach().double() if bias is not None else None
     for norm in norms:
@@ -143,9 +143,10 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
         if not torch.equal(a, b):
             wrong = int((a != b).sum())
             raise FoldingError(
-                f"after folding, the neuron '{name}' differs from the original in {wrong} of {a.numel()} spikes on a "
-                f"batch in float64; its sources are {list(discovery.neurons[name].projections)}: check that nothing "
-                f"between them depends on training mode or on values"
+                f"after folding, the neuron '{name}' differs from the original in {wrong} of {a.numel()} "
+                f"spikes on a batch in float64; its sources are "
+                f"{list(discovery.neurons[name].projections)}: check that nothing between them depends on "
+                f"training mode or on values"
             )
 
 

@@ -26,8 +26,8 @@ class Ref:
 
 @dataclass(frozen=True)
 class Value:
-    """One tensor of the forward pass. `data` is kept where all elements are known to be equal, `indices` for small
-    integer tensors, which other tensors may be indexed with."""
+    """One tensor of the forward pass. `data` is kept where all elements are known to be equal, `indices` for
+    small integer tensors, which other tensors may be indexed with."""
 
     id: int
     shape: tuple[int, ...]
@@ -75,7 +75,9 @@ class Graph:
 
     def add_like(self, value: int) -> int:
         """A new value of the same shape and type as another."""
-        self.values.append(replace(self.values[value], id=len(self.values), name="result", data=None, indices=None))
+        self.values.append(
+            replace(self.values[value], id=len(self.values), name="result", data=None, indices=None)
+        )
         return len(self.values) - 1
 
     def to_dict(self) -> dict[str, Any]:

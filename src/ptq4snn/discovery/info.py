@@ -68,6 +68,8 @@ class ProjectionInfo:
     over_time: bool
     macs: int  # per sample, over the whole forward pass
     feeds: tuple[str, ...]
-    span: float = 1.0  # largest |input| of a chain's second projection, in full ranges of the first one's output
+    span: float = (
+        1.0  # largest |input| of a chain's second projection, in full ranges of the first one's output
+    )
     stream: int | None = None
     decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.facts import TIME, Count, Current, Data, Fact, Membrane, Opaque, Sheet
 from ptq4snn.discovery.info import Kind, NeuronInfo, Norm, ProjectionInfo, Role
-from ptq4snn.discovery.layout import layout_of
+from ptq4snn.discovery.outputs import leaves
 from ptq4snn.discovery.walk import NeuronCall, ProjectionCall, Walk
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec
 
 __all__ = [
-    "Groups", "Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role", "find_streams", "output_axis",
+    "Groups", "Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role", "find_streams",
     "read_neurons", "read_projections",
 ]  # fmt: skip
 
@@ -213,7 +213,7 @@ def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str,
 
 
 def _norms(w: Walk, name: str, sinks: list[Sheet]) -> tuple[Norm, ...]:
-    """The BatchNorms behind a projection, in order; every output channel has the same ones for all its readers."""
+    """The BatchNorms behind a projection, in order; all readers of an output channel are behind the same."""
     start, count = w.base[name], w.channels[name]
     chains: list[tuple[Any, ...] | None] = [None] * count
     found: dict[tuple[Any, ...], list[int]] = {}
@@ -233,7 +233,24 @@ def _norms(w: Walk, name: str, sinks: list[Sheet]) -> tuple[Norm, ...]:
             for place, step in enumerate(chain):
                 found.setdefault((place, *step[:3]), [-1] * count)[c] = step[3]
     ordered = sorted(found.items(), key=lambda item: int(item[0][0]))
-    return tuple(Norm(*key[1:], tuple(channels)) for key, channels in ordered)
+    return tuple(Norm(bn, constant, after_max, tuple(c)) for (_, bn, constant, after_max), c in ordered)
+
+
+def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -> tuple[Role, bool]:
+    """The projection's role, and whether its output leaves integers where it is made."""
+    chained = [p.name for p in w.projections if name in _projections(p.fact)]
+    role: Role = "stream" if name in streams else "chain" if chained else "pair" if feeds else "output"
+    if chained and (feeds or name in streams):
+        raise UnsupportedOperation(
+            f"the output of '{name}' feeds both a neuron and the projection '{chained[0]}'; give each its own"
+        )
+    decode = any(leaves(w, f, streams) and name in f.projections for f in w.outputs)  # type: ignore[union-attr]
+    if decode and role != "output":
+        raise UnsupportedOperation(
+            f"the output of '{name}' goes on inside the network and also leaves it by another operation; "
+            f"give each its own projection"
+        )
+    return role, decode
 
 
 def _read_projection(
@@ -241,21 +258,12 @@ def _read_projection(
     streams: dict[str, int], macs: int,
 ) -> ProjectionInfo:  # fmt: skip
     feeds = tuple(n.name for n in neurons.values() if name in n.projections)
-    chained = [p.name for p in w.projections if name in _projections(p.fact)]
-    role: Role = "stream" if name in streams else "chain" if chained else "pair" if feeds else "output"
-    if chained and (feeds or name in streams):
-        raise UnsupportedOperation(
-            f"the output of '{name}' feeds both a neuron and the projection '{chained[0]}'; give each its own"
-        )
-    decode = any(_leaves(w, f, streams) and name in f.projections for f in w.outputs)  # type: ignore[union-attr]
-    if decode and role != "output":
-        raise UnsupportedOperation(
-            f"the output of '{name}' goes on inside the network and also leaves it through another operation; give "
-            f"each its own projection"
-        )
+    role, decode = _role(name, feeds, w, streams)
     facts = [c.fact for c in calls]
     if len({type(f) for f in facts}) > 1:
-        raise UnsupportedOperation(f"'{name}' is called on spikes and on other inputs; give each its own projection")
+        raise UnsupportedOperation(
+            f"'{name}' is called on spikes and on other inputs; give each its own projection"
+        )
     scaled = [f for f in facts if isinstance(f, (Count, Current))]
     counts = [f for f in facts if isinstance(f, Count)]
     factor = min((f.factor for f in scaled), default=1.0)
@@ -277,24 +285,3 @@ def _read_projection(
         stream=streams.get(name),
         decode=decode,
     )
-
-
-def _leaves(w: Walk, fact: Fact, streams: dict[str, int]) -> bool:
-    """An output that cannot be turned into real numbers at the end, only where it is made."""
-    return isinstance(fact, Opaque) or (isinstance(fact, Current) and output_axis(w, fact, streams) is None)
-
-
-def output_axis(w: Walk, fact: Current, streams: dict[str, int]) -> int | None:
-    """Channel axis, counted from the end, of an output made of all channels of a projection or stream in order."""
-    same_stream = len({streams.get(n, n) for n in fact.projections}) == 1
-    if any(len(s.projections) > 1 for s in fact.sheets) or not same_stream:
-        return None
-    ids = fact.sheets[0].ids % TIME
-    layout = layout_of(ids)
-    if len(layout.dims) > 1:
-        return None
-    axis = layout.dims[0] if layout.dims else ids.dim() - 1
-    line = ids.movedim(axis, -1).reshape(-1, ids.shape[axis])[0]
-    name = min(fact.sheets[0].projections)
-    whole = torch.equal(line - w.base[name], torch.arange(w.channels[name], dtype=ids.dtype))
-    return axis - ids.dim() if whole else None

@@ -29,8 +29,8 @@ FACTORIES = EMPTY | {
 }  # fmt: skip
 FILLED = FACTORIES - EMPTY | {"zero", "fill"}
 VIEWS = {
-    "select", "slice", "view", "transpose", "permute", "unsqueeze", "squeeze", "alias", "detach", "t", "narrow",
-    "expand", "diagonal", "unfold", "_unsafe_view", "_reshape_alias",
+    "select", "slice", "view", "transpose", "permute", "unsqueeze", "squeeze", "alias", "detach", "t",
+    "narrow", "expand", "diagonal", "unfold", "_unsafe_view", "_reshape_alias",
 }  # fmt: skip
 
 
@@ -38,13 +38,15 @@ class Recorder(TorchDispatchMode):
     """Writes every operation that is not inside a leaf module into the graph."""
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.graph = Graph()
         self.ids: Any = WeakTensorKeyDictionary()  # live tensor -> value id
         self.made_by: dict[int, Node] = {}  # value id -> node, for writes through views
         self.storages: dict[int, set[int]] = {}  # storage -> values that live in it
         self.stale: dict[int, str] = {}  # value -> the write that left it behind
-        self.written_through: dict[int, tuple[int, list[Node]]] = {}  # value -> buffer and views it was written by
+        self.written_through: dict[
+            int, tuple[int, list[Node]]
+        ] = {}  # value -> buffer and views it was written by
         self.muted = 0
         self.scopes: list[str] = [""]
         self.names = {id(p): n for n, p in model.named_parameters()}
@@ -99,8 +101,8 @@ class Recorder(TorchDispatchMode):
         return result
 
     def write_in_place(self, target: str, args: Any, kwargs: Any, tensor: Tensor) -> None:
-        """A write makes a new value. Written through a view of a fresh buffer, it makes a new buffer too, and the
-        buffer's other views are views of that."""
+        """A write makes a new value. Written through a view of a fresh buffer, it makes a new buffer too, and
+        the buffer's other views are views of that."""
         before = args[0].value
         aliases = self.storages[_storage(tensor)] - {before}
         node = self.add_node("op", target, args, kwargs, [tensor])
@@ -135,7 +137,17 @@ class Recorder(TorchDispatchMode):
 
     def renew_buffer(self, base: int, views: list[Node], written: int) -> int:
         value = self.graph.add_like(base)
-        self.append(Node("op", "ptq4snn.write_view", (Ref(base), Ref(written), views), {}, (base, written), (value,), ""))
+        self.append(
+            Node(
+                "op",
+                "ptq4snn.write_view",
+                (Ref(base), Ref(written), views),
+                {},
+                (base, written),
+                (value,),
+                "",
+            )
+        )
         return value
 
     def replay(self, views: list[Node], value: int) -> int:
@@ -165,7 +177,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any]:
@@ -185,7 +197,12 @@ def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any
                 recorder.muted += 1
 
         def after(
-            m: nn.Module, args: Any, kwargs: Any, out: Any, name: str = name, kind: Any = kind,
+            m: nn.Module,
+            args: Any,
+            kwargs: Any,
+            out: Any,
+            name: str = name,
+            kind: Any = kind,
             pending: Any = pending,
         ) -> None:
             recorder.scopes.pop()

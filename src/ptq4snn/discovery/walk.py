@@ -30,6 +30,7 @@ from ptq4snn.frameworks import adapter_of
 __all__ = ["TRANSPOSED", "NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
 
 PROJECTIONS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
@@ -41,7 +42,7 @@ def channel_axis(module: nn.Module) -> int:
     """Axis of the output channels, counted from the end: -1 for Linear, -3 for Conv2d."""
     if isinstance(module, nn.Linear):
         return -1
-    return -1 - {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}[next(c for c in PROJECTIONS if isinstance(module, c))]
+    return next(-1 - rank for rank, kind in CONVOLUTIONS.items() if isinstance(module, kind))
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Walk:
     neuron_base: dict[str, int] = field(default_factory=dict)
 
     def locate(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Index (in the order of `base`) and own channel of the projections that channel numbers belong to."""
+        """Index (in the order of `base`) and own channel of the projections that the numbers belong to."""
         starts = torch.tensor(list(self.base.values()), dtype=torch.float64)
         which = torch.searchsorted(starts, numbers.contiguous(), right=True) - 1
         return which, numbers - starts[which]
@@ -84,7 +85,7 @@ class Walk:
 
 def walk(graph: Graph, model: nn.Module) -> Walk:
     modules = dict(model.named_modules())
-    channels = {n: int(m.weight.shape[0]) for n, m in modules.items() if is_projection(m)}  # type: ignore[union-attr, arg-type]
+    channels = {n: m.weight.shape[0] for n, m in modules.items() if isinstance(m, PROJECTIONS)}
     base, total = {}, 0
     for name, count in channels.items():
         base[name] = total
@@ -129,8 +130,8 @@ def _input(node: Node) -> int:
 def _refuse(what: str, fact: Fact) -> None:
     if isinstance(fact, Opaque):
         raise UnsupportedOperation(
-            f"{what} is fed through an operation that integers cannot follow: {fact.reason}; move it behind the "
-            f"output, or exclude the layers around it"
+            f"{what} is fed through an operation that integers cannot follow: {fact.reason}; move it behind "
+            f"the output, or exclude the layers around it"
         )
     if isinstance(fact, Membrane):
         raise UnsupportedOperation(
@@ -138,7 +139,7 @@ def _refuse(what: str, fact: Fact) -> None:
         )
     if isinstance(fact, Current) and any(bool((s.ids < 0).any()) for s in fact.sheets):
         raise UnsupportedOperation(
-            f"{what} reads a buffer of which a part was never written; make the buffer of the written part only"
+            f"{what} reads a buffer of which a part was never written; make the buffer no larger than that"
         )
 
 
@@ -176,7 +177,8 @@ def _steps(fact: Fact, axis: int, rank: int) -> Tensor:
     ids = fact.ids if isinstance(fact, Count) else fact.sheets[0].ids if isinstance(fact, Current) else None
     if ids is None:
         return torch.zeros([1] * rank, dtype=torch.float64)
-    return (ids[(..., *[slice(0, 1)] * (rank - axis))] / TIME).floor()
+    first: tuple[Any, ...] = (..., *[slice(0, 1)] * (rank - axis))
+    return (ids[first] / TIME).floor()
 
 
 def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact:
@@ -188,7 +190,7 @@ def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact
         if len(fact.sheets) > 1:
             why = "normalises a sum of projections"
         elif fact.sheets[0].uneven:
-            why = f"comes behind '{fact.sheets[0].uneven}', which lets a constant be different from place to place,"
+            why = f"comes behind '{fact.sheets[0].uneven}', which makes constants differ from place to place,"
         else:
             (s,) = fact.sheets
             # a layer of whole sequences [T, B, C, ...] says so by its step mode
@@ -222,8 +224,8 @@ def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     _refuse(what, fact)
     if isinstance(fact, (Data, Constant)):
         raise UnsupportedOperation(
-            f"{what} is fed by the input itself and by nothing quantizable; put a convolution or linear layer "
-            f"in front of it, or leave it out of the model and feed its spikes"
+            f"{what} is fed by the input itself and by nothing quantizable; put a convolution or linear "
+            f"layer in front of it, or leave it out of the model and feed its spikes"
         )
     adapter = adapter_of(module)
     assert adapter is not None
@@ -239,7 +241,9 @@ def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     numbers = layout.broadcast(torch.arange(layout.channels, dtype=torch.float64) + start)
     step = torch.arange(steps or 1, dtype=torch.float64) + w.steps[node.target]
     w.steps[node.target] += steps or 1
-    step = step.reshape([-1, *[1] * (len(shape) - 1)]) if steps is not None else step.reshape([1] * len(shape))
+    step = (
+        step.reshape([-1, *[1] * (len(shape) - 1)]) if steps is not None else step.reshape([1] * len(shape))
+    )
     spikes = Count(1.0, 0.0, 1.0, frozenset([node.target]), numbers.expand(shape) + TIME * step)
     return [spikes, *[Membrane(node.target)] * (len(node.outputs) - 1)]
 
@@ -249,7 +253,7 @@ def _check_aligned(w: Walk, current: Current) -> None:
     if any(not torch.equal(c, channels[0]) for c in channels[1:]):
         names = ", ".join(f"'{n}'" for n in sorted(current.projections))
         raise UnsupportedOperation(
-            f"a sum adds different channels of {names} to each other; one scale per channel needs them aligned"
+            f"a sum adds different channels of {names} to each other; one scale per channel needs the same"
         )
 
 

@@ -7,7 +7,7 @@
     mlp              stream += bn(conv1x1(lif(bn(conv1x1(lif stream)))))
     head             linear(lif(mean over positions)), averaged over time
 
-Event cameras (`dvs`): spikes are spread by 3x3 max-pools in the attention, the last two over (token, channel).
+Event cameras (`dvs`): 3x3 max-pools spread the spikes of the attention, the last two over (token, channel).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Integers carried in float tensors: exact rounding with straight-through gradients, streams that saturate."""
+"""Integers carried in float tensors: exact rounding, straight-through gradients, streams that saturate."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 __all__ = ["Clock", "StreamTensor", "counted", "plain", "round_through", "tracked"]
 
 _ADDS = {
     torch.add, torch.sub, Tensor.add, Tensor.add_, Tensor.sub, Tensor.sub_, Tensor.__add__, Tensor.__radd__,
     Tensor.__iadd__, Tensor.__sub__, Tensor.__isub__,
+}  # fmt: skip
+_REDUCTIONS = {
+    torch.mean, torch.sum, Tensor.mean, Tensor.sum, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d,
+    F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d,
 }  # fmt: skip
 STREAM_LOW, STREAM_HIGH = -32768, 32767
 
@@ -47,13 +52,13 @@ def round_through(x: Tensor) -> Tensor:
     """Halves to even; the gradient passes unchanged. Without one `x`, which must be fresh, is overwritten."""
     if not tracked(x):
         return x.round_()
-    y: Tensor = _Round.apply(x)
+    y: Tensor = _Round.apply(x)  # type: ignore[no-untyped-call]
     return y
 
 
 def counted(x: Tensor, inverse: float) -> Tensor:
-    """The integer that a carrier x = integer / inverse stands for. Means leave one rounding of float32 in x: up to
-    2^23 it goes away again, but only if the product is not rounded to float32 once more."""
+    """The integer that a carrier x = integer / inverse stands for. Means leave one rounding of float32 in x:
+    up to 2^23 it goes away again, but only if the product is not rounded to float32 once more."""
     if inverse == 1.0:
         return x
     exact = math.frexp(inverse)[0] == 0.5
@@ -61,11 +66,16 @@ def counted(x: Tensor, inverse: float) -> Tensor:
 
 
 class StreamTensor(Tensor):
-    """A 16-bit stream (membrane shortcut): whatever the model's code does with it, every add saturates."""
+    """A 16-bit stream (membrane shortcut): whatever the model's code does with it, every add saturates.
+
+    Sums over many positions do not fit float32: they and means are made in float64.
+    """
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = super().__torch_function__(func, types, args, kwargs or {})
+        if func in _REDUCTIONS and args and isinstance(args[0], StreamTensor):
+            args = (args[0].double(), *args[1:])
+        out = super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
         if func in _ADDS and isinstance(out, Tensor):
             with torch._C.DisableTorchFunctionSubclass():
                 clipped = plain(out).clamp_(STREAM_LOW, STREAM_HIGH)

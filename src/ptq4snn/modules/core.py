@@ -1,4 +1,4 @@
-"""The canonical neuron as pure steps, in float: charge, fire, settle (frameworks/adapter.py has the equations).
+"""The canonical neuron as pure steps, in float: charge, fire, settle (equations: frameworks/adapter.py).
 
 A state is passed in and handed back; where it lives between calls is the shell's business.
 """

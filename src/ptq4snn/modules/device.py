@@ -1,4 +1,4 @@
-"""Integers in floats need exact products: on CUDA TF32 is switched off and checked once before it is trusted."""
+"""Integers in floats need exact products: on CUDA TF32 is switched off and that is checked once."""
 
 from __future__ import annotations
 

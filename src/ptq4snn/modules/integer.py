@@ -1,8 +1,8 @@
 """The canonical neuron in integers (METHOD 3), carried in floats.
 
-    A  = x + rshift(Vq * m_c, n_c)                    charge: leak and scale in one fixed-point factor
-    S  = A >= theta_q                                 fire
-    Vq = clip(rshift(A' * m_s, n_s), lo_c, hi_c)      settle, after the reset
+A  = x + rshift(Vq * m_c, n_c)                    charge: leak and scale in one fixed-point factor
+S  = A >= theta_q                                 fire
+Vq = clip(rshift(A' * m_s, n_s), lo_c, hi_c)      settle, after the reset
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class IntegerCore(NeuronCore):
         """A parameter per channel; where all are equal a plain number, which is faster."""
         same = len(set(values)) == 1
         vector = torch.tensor(list(values), dtype=torch.float64)
-        self.register_buffer(f"_{name}", None if same else self.plan.layout.broadcast(vector), persistent=False)
+        self.register_buffer(
+            f"_{name}", None if same else self.plan.layout.broadcast(vector), persistent=False
+        )
         setattr(self, f"_{name}_number", float(values[0]) if same else None)
         self._casts: dict[tuple[str, torch.dtype], Tensor] = {}
 

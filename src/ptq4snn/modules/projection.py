@@ -1,4 +1,4 @@
-"""A projection that computes integers: y = ((Wq x) << F) + bq, then perhaps a rescale to a stream or a chain."""
+"""A projection that computes integers: y = ((Wq x) << F) + bq, perhaps rescaled to a stream or a chain."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InputQuantizer(nn.Module):
 
 
 class QuantProjection(nn.Module):
-    """The framework's own module with integer weights inside: 5-D inputs, groups and padding stay its business.
+    """The framework's own module with integer weights inside: 5-D inputs, groups, padding stay its business.
 
     The weights are stored shifted by F, so the module's own bias is bq and nothing is added outside.
     """
@@ -63,7 +63,8 @@ class QuantProjection(nn.Module):
         self.inner.weight = nn.Parameter((weight.double() * 2.0**plan.shift).to(dtype), requires_grad=False)
         self.quantizer = InputQuantizer(plan.input, self.axis) if plan.input is not None else None
         self.has_map = plan.input is not None and any(plan.input.zeros)
-        self.inner.bias = None if self.has_map else nn.Parameter(bias.to(dtype), requires_grad=False)
+        own = None if self.has_map else nn.Parameter(bias.to(dtype), requires_grad=False)
+        self.inner.register_parameter("bias", own)
         self.register_buffer("bias", bias.double(), persistent=False)
         self.maps: dict[tuple[int, ...], Tensor] = {}
         coefficient = None
@@ -84,7 +85,8 @@ class QuantProjection(nn.Module):
     def integers(self, x: Tensor) -> Tensor:
         """The input as integers."""
         if self.quantizer is not None:
-            return self.quantizer(x)
+            p: Tensor = self.quantizer(x)
+            return p
         x = plain(x)
         inverse = 1 / self.plan.quantum
         if self.plan.over_time:
@@ -121,13 +123,13 @@ class QuantProjection(nn.Module):
         return y
 
     def at_other_steps(self, y: Tensor) -> Tensor:
-        """The input summed more or fewer steps than at calibration: W x shrinks or grows to the same unit, b stays."""
+        """The input sums other steps than at calibration: W x shrinks or grows to the same unit, b stays."""
         bias = along(self.get_buffer("bias"), self.axis)
         out = (y.double() - bias) * (self.steps / self.clock.steps) + bias
         return out if self.plan.role == "output" else round_through(out)
 
     def rescale(self, y: Tensor) -> Tensor:
-        assert self.plan.rescale is not None
+        assert self.plan.rescale is not None and self.coefficient is not None
         lo, hi = signed_range(self.plan.rescale.bits)
         out = round_through(y.double() * self.coefficient).clamp(lo, hi).float()
         return out.as_subclass(StreamTensor) if self.plan.role == "stream" else out

@@ -54,7 +54,8 @@ class QuantizedModel(nn.Module):
             neuron = self.model.get_submodule(name)
             adapter = adapter_of(neuron)
             if adapter is None:
-                raise BundleError(f"'{name}' is a {type(neuron).__name__}, not a neuron: another model's bundle")
+                kind = type(neuron).__name__
+                raise BundleError(f"'{name}' is a {kind}, not a neuron: another model's bundle")
             self.specs[name] = adapter.spec(neuron, name)
             new[name] = adapter.shell(neuron, IntegerCore(n, self.specs[name], self.clock, plan.steps))
         replace_modules(self.model, new)

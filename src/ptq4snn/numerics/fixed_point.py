@@ -1,5 +1,5 @@
-"""Shifts, multipliers and leaks as integers. The functions on int64 are the reference; carriers in floats must
-give the same integers."""
+"""Shifts, multipliers and leaks as integers. The functions on int64 are the reference; carriers in floats
+must give the same integers."""
 
 from __future__ import annotations
 

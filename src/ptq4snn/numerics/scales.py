@@ -30,9 +30,7 @@ def shrink_errors(weight: Tensor, bits: int, full: Tensor, floor: Tensor | float
     return torch.stack(rows)
 
 
-def weight_scales(
-    weight: Tensor, bits: int, floor: Tensor | float = 0.0, per_tensor: bool = False
-) -> Tensor:
+def weight_scales(weight: Tensor, bits: int, floor: Tensor | float = 0.0, per_tensor: bool = False) -> Tensor:
     """Scales [C] (float64) of weight [C, ...]; `floor` keeps channels of almost no weight alive."""
     w = weight.reshape(1, -1) if per_tensor else weight.flatten(1)
     if per_tensor:  # one scale that suits every channel

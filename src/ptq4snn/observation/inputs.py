@@ -18,7 +18,7 @@ TOLERANCE = 2e-3  # of a grid step: float32 normalisation of pixels stays well i
 
 
 def spacing(values: Tensor) -> float | None:
-    """The largest step at which all of the sorted values lie on one grid of at most 256 points, 0 for one value."""
+    """The largest step at which all sorted values lie on one grid of at most 256 points, 0 for one value."""
     far = values[1:][values.diff() > 1e-6 * values.abs().max()]
     distance = torch.cat([values[:1], far]) - values[0]
     if len(distance) == 1:

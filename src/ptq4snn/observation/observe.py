@@ -1,4 +1,4 @@
-"""One float pass over the calibration set: states, firing, currents of streams, ranges of inputs and chains."""
+"""One float pass over the calibration set: states, firing, stream currents, ranges of inputs and chains."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class NeuronObserver:
 
 
 def _some_positions(v: Tensor) -> Tensor:
-    """Every 16th position (of small maps more) of v [rows, C, P], others in each row; it depends on nothing else."""
+    """Every 16th position (of small maps more) of v [rows, C, P], others in each row, the same always."""
     rows, channels, positions = v.shape
     stride = max(1, min(16, positions // 16))
     if stride == 1:

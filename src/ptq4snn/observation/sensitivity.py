@@ -73,7 +73,7 @@ def sensitivity(
         reference.reset()
         with torch.enable_grad():
             loss = F.cross_entropy(readout(reference(x)), labels)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         for n, p in probes.items():
             reference.core(n).probe = None
             z = torch.as_tensor(p.z, dtype=torch.float64).expand(neurons[n].layout.channels).cpu()

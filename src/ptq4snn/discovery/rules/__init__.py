@@ -53,5 +53,5 @@ def _refuse_loose_weights(node: Node, facts: list[Fact]) -> None:
     for fact in facts:
         if isinstance(fact, Constant) and fact.learned:
             raise Unfollowed(
-                f"uses the parameter '{fact.learned}' outside of its module; call an nn.Conv or nn.Linear instead"
+                f"uses the parameter '{fact.learned}' outside of its module; call an nn.Conv or nn.Linear"
             )

@@ -100,7 +100,8 @@ def follow_mul(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
         a, b = b, a
     if isinstance(a, Current) and isinstance(b, Count) and b.lo >= 0:
         sheets = tuple(
-            replace(s, ids=s.ids.expand(shape), ops=(*s.ops, "mul"), uneven=s.uneven or "mul") for s in a.sheets
+            replace(s, ids=s.ids.expand(shape), ops=(*s.ops, "mul"), uneven=s.uneven or "mul")
+            for s in a.sheets
         )
         span = a.span * b.hi * b.factor
         return [Current(sheets, a.factor * b.factor, a.window * b.hi, span, a.over_time or b.over_time)]

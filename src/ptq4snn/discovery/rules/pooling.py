@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +18,9 @@ from ptq4snn.discovery.rules.support import Rule, Unfollowed, call
 __all__ = ["RULES"]
 
 MAXIMUM = {
-    "max_pool1d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d",
-    "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "amax", "max",
+    "max_pool1d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
+    "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "amax",
+    "max",
 }  # fmt: skip
 
 
@@ -86,7 +87,7 @@ def follow_avg_pool(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
         raise Unfollowed("averages windows of different sizes")
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[rank - 1]
     step = _tuple(stride, rank) if stride else kernel
-    out = average(facts[0], node.op, prod(kernel), False, lambda i, _: cast(Tensor, pool(i, kernel, step, pad)))
+    out = average(facts[0], node.op, prod(kernel), False, lambda i, _: pool(i, kernel, step, pad))
     if isinstance(out, Current) and any(pad):  # the border of zeros takes part
         out = replace(out, sheets=tuple(replace(s, uneven=s.uneven or node.op) for s in out.sheets))
     return [out]
@@ -102,7 +103,7 @@ def follow_adaptive_pool(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
             raise Unfollowed(f"pools {i} elements into {o} windows of different sizes")
         n *= max(1, i // o)
     pool = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[rank - 1]
-    return [average(facts[0], node.op, n, False, lambda i, _: cast(Tensor, pool(i, outs)))]
+    return [average(facts[0], node.op, n, False, lambda i, _: pool(i, outs))]
 
 
 def follow_max(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:

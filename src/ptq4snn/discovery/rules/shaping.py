@@ -15,8 +15,9 @@ from ptq4snn.discovery.rules.support import Rule, Unfollowed, call, common_facto
 __all__ = ["RULES"]
 
 SHAPE = {
-    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "repeat",
-    "clone", "contiguous", "_to_copy", "detach", "alias", "select", "slice", "split", "split_with_sizes",
+    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand",
+    "repeat", "clone", "contiguous", "_to_copy", "detach", "alias", "select", "slice", "split",
+    "split_with_sizes",
     "unbind", "stack", "cat", "flip", "index", "index_select", "lift_fresh", "lift_fresh_copy", "roll",
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
     "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "pixel_shuffle", "pixel_unshuffle", "unfold",
@@ -115,7 +116,7 @@ def follow_pad(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
 
 
 def _padded(ids: Tensor, pads: list[int]) -> Tensor:
-    """Numbers of a padded tensor: those of the border go on, which is right wherever channels are not padded."""
+    """Numbers of a padded tensor: those of the border go on, which is right where channels are not padded."""
     for i in range(len(pads) // 2):
         axis = ids.dim() - 1 - i
         before, after = pads[2 * i], pads[2 * i + 1]
@@ -147,7 +148,9 @@ def follow_write_view(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
         known = base if isinstance(base, Count) else None
         if known is None and value is not None and value.value is not None:  # None: an empty buffer
             known = _constant_count(value, written.factor)
-        ids = place(known.ids if known is not None else None, written.ids) if written.ids is not None else None
+        ids = (
+            place(known.ids if known is not None else None, written.ids) if written.ids is not None else None
+        )
         joined = join_counts(written, known) if known is not None else written
         return [replace(joined, ids=ids)]
     if isinstance(written, Current):
@@ -159,7 +162,11 @@ def follow_write_view(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
 
 def _write_current(base: Fact, written: Current, place: object) -> Current:
     empty = isinstance(base, Constant) and base.value in (None, 0.0)
-    fits = isinstance(base, Current) and base.factor == written.factor and len(base.sheets) == len(written.sheets)
+    fits = (
+        isinstance(base, Current)
+        and base.factor == written.factor
+        and len(base.sheets) == len(written.sheets)
+    )
     if not (empty or fits):
         raise Unfollowed("writes currents into a buffer that holds something else")
     sheets = []

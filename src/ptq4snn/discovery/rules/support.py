@@ -22,14 +22,17 @@ class Unfollowed(Exception):
 
 
 def call(node: Node, ids: dict[int, Tensor], view: bool = False) -> list[Tensor]:
-    """Run the node's operation on other tensors; these may lie differently in memory, unless a `view` is asked for."""
+    """Run the node's operation on other tensors. Without `view` these may lie differently in memory."""
     _, name, overload = node.target.split(".")
     if not view and name in ("view", "_unsafe_view", "_reshape_alias") and overload == "default":
         name = "reshape"
     func = getattr(getattr(torch.ops.aten, name), overload)
     args, kwargs = tree_map(
         lambda a: ids[a.value] if isinstance(a, Ref) else a,
-        (list(node.args[:2] if name == "reshape" else node.args), {k: v for k, v in node.kwargs.items() if k not in ("dtype", "memory_format", "device")}),
+        (
+            list(node.args[:2] if name == "reshape" else node.args),
+            {k: v for k, v in node.kwargs.items() if k not in ("dtype", "memory_format", "device")},
+        ),
         is_leaf=lambda a: isinstance(a, Ref),
     )
     try:
