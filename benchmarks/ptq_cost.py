@@ -2,8 +2,8 @@
 
     python benchmarks/ptq_cost.py [--samples 1024] [--rounds 3]
 
-Prints the pipeline without the (beta, P) grid (goal: at most 4.5 passes) and with the default grid (at most 7), and
-the peak memory of the process for one and four times the samples, which must not grow with them.
+Prints the pipeline without the (beta, P) grid (goal: at most 4.5 passes) and with the default grid (at most 7),
+and the peak memory of the process for one and four times the samples, which must not grow with them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def quantize_stream(samples: int) -> None:
         for i in range(0, samples, 64):
             yield normalize(images[[j % len(images) for j in range(i, min(i + 64, samples))]])
 
-    quantize(load_default(), stream(), "w4m4", samples=samples, beta=0.8, percentile=98.0)
+    quantize(load_default(), stream(), "w4m4", calibration=samples, beta=0.8, percentile=98.0)
 
 
 def main() -> None:

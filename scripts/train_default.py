@@ -55,8 +55,13 @@ def one_cycle(step: int, total: int, peak: float) -> float:
 
 
 def train_stage(
-    T: int, epochs: int, start: Path | None, out: Path, train: tuple[Tensor, Tensor],
-    test: tuple[Tensor, Tensor], compiled: bool,
+    T: int,
+    epochs: int,
+    start: Path | None,
+    out: Path,
+    train: tuple[Tensor, Tensor],
+    test: tuple[Tensor, Tensor],
+    compiled: bool,
 ) -> Path:
     file = out / f"stage_T{T}.pt"
     model = default_model(T=T).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -91,11 +96,16 @@ def train_stage(
             opt.step()
             total += float(loss.detach())
         acc = accuracy(model, *test)
-        print(f"T={T} epoch {epoch + 1}/{epochs} loss {total / per_epoch:.3f} test {acc:.2f} % "
-              f"{time.time() - began:.0f} s", flush=True)
+        print(
+            f"T={T} epoch {epoch + 1}/{epochs} loss {total / per_epoch:.3f} test {acc:.2f} % "
+            f"{time.time() - began:.0f} s",
+            flush=True,
+        )
         best = max(best, acc)
-        torch.save({"model": model.state_dict(), "opt": opt.state_dict(), "epoch": epoch, "best": best},
-                   file.with_suffix(".tmp"))
+        torch.save(
+            {"model": model.state_dict(), "opt": opt.state_dict(), "epoch": epoch, "best": best},
+            file.with_suffix(".tmp"),
+        )
         file.with_suffix(".tmp").replace(file)
         state = {k: v.contiguous() for k, v in model.state_dict().items() if "num_batches" not in k}
         save_file(state, out / "default.safetensors", {"T": str(T), "accuracy": f"{acc:.2f}"})
@@ -111,9 +121,7 @@ def main() -> None:
     a = p.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    train, test = (
-        (normalize(x), y) for x, y in (read_cifar10(a.data, True), read_cifar10(a.data, False))
-    )
+    train, test = ((normalize(x), y) for x, y in (read_cifar10(a.data, True), read_cifar10(a.data, False)))
     warm = train_stage(1, a.epochs[0], None, a.out, train, test, a.compile)
     train_stage(4, a.epochs[1], warm, a.out, train, test, a.compile)
 

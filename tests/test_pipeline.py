@@ -432,7 +432,7 @@ def test_kept_samples_do_not_grow_with_the_data(
     small_model: Callable[..., nn.Module], images: Callable[..., Tensor]
 ) -> None:
     x = images(16)
-    recipe = Recipe(holdout=16, sensitivity_batches=1, samples=10_000)
+    recipe = Recipe(holdout=16, sensitivity_batches=1, calibration=10_000)
     for n in (4, 12):
         prepared = prepare(small_model(), (x + 0 for _ in range(n)), recipe)
         assert prepared.samples == 16 * n

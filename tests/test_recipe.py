@@ -17,7 +17,7 @@ from ptq4snn.recipe import Override, Recipe
 def test_defaults_are_those_of_the_method() -> None:
     r = Recipe()
     assert (r.weights, r.membrane, r.coupling, r.allocation) == (4, 4.0, "bridge", "mpba")
-    assert (r.samples, r.holdout, r.micro_batch, r.sensitivity_batches) == (1024, 128, 16, 10)
+    assert (r.calibration, r.holdout, r.micro_batch, r.sensitivity_batches) == (1024, 128, 16, 10)
     assert r.beta_grid == (0, 0.2, 0.4, 0.6, 0.8, 1) and r.percentile_grid == (96, 97, 98, 99)
     assert (r.first_bits, r.first_membrane, r.last_bits, r.chain_bits) == (8, 16, 8, 8)
     assert (r.lambda_mem, r.joint, r.beta, r.percentile, r.seed) == (1.0, None, None, None, 0)
@@ -88,7 +88,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"first_bits": 16}, "first_bits must be an integer from 2 to 8"),
     ({"first_membrane": 32}, "first_membrane must be one of 2, 4, 8, 16"),
     ({"chain_bits": 4}, "chain_bits must be one of 8, 16"),
-    ({"samples": 0}, "samples must be an integer of at least 1"),
+    ({"calibration": 0}, "calibration must be an integer of at least 1"),
     ({"micro_batch": 2.5}, "micro_batch must be"),
     ({"seed": -1}, "seed must be"),
     ({"beta": 1.1}, "beta must be a number from 0 to 1"),

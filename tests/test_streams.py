@@ -32,7 +32,7 @@ from ptq4snn.pipeline import Prepared
 from ptq4snn.plan import NeuronPlan
 from ptq4snn.recipe import Recipe
 
-RECIPE = Recipe(samples=64, holdout=16, sensitivity_batches=2)
+RECIPE = Recipe(calibration=64, holdout=16, sensitivity_batches=2)
 LOW, HIGH = -32768, 32767
 
 

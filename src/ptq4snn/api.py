@@ -34,7 +34,7 @@ def quantize(
 ) -> QuantizedModel:
     """Quantize the weights and membrane states of a trained spiking network.
 
-    samples: a tensor, a DataLoader or any iterable of input batches (of (x, y) batches x); no labels are used.
+    samples: a tensor, a DataLoader or any iterable of input batches, without labels; of (x, y) batches x.
     recipe: a preset ("w4m4"), a TOML file, a mapping or a Recipe; `changes` replace single fields of it.
     batch_axis: axis of the samples in a batch, 1 for time-first tensors [T, B, ...].
     The model given is not changed.

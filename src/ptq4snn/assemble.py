@@ -61,7 +61,8 @@ class Assembly:
         high = LARGEST_K
         if self.recipe.state_rounding == "dither":
             high = min(high, DITHER_SHIFT - n.shift)
-        while high > low and n.input_bound + 2 ** (7 + high + n.shift) >= 2**31:
+        widest = self.fixed_bits(n.info.name) or 8
+        while high > low and n.input_bound + 2 ** (min(widest, 16) - 1 + high + n.shift) >= 2**31:
             high -= 1
         return range(low, high + 1)
 

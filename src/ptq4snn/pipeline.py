@@ -67,14 +67,16 @@ def logits(model: nn.Module, batches: list[Tensor], readout: Readout) -> Iterato
 
 
 def join(batches: list[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
-    """Batches of `count` micro-batches each: integers do not depend on the batch, and large ones run faster."""
+    """Batches of `count` micro-batches each: no integer depends on the batch, and large ones run faster."""
     return [torch.cat(batches[i : i + count], batch_axis) for i in range(0, len(batches), count)]
 
 
 def check_weights(model: nn.Module) -> None:
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
         if p.is_floating_point() and not bool(torch.isfinite(p).all()):
-            raise CheckpointError(f"the weight '{name}' holds NaN or infinite values; load a sound checkpoint")
+            raise CheckpointError(
+                f"the weight '{name}' holds NaN or infinite values; load a sound checkpoint"
+            )
 
 
 def prepare(
@@ -87,7 +89,7 @@ def prepare(
     model = model.to(device) if device is not None else model
     where = next((p.device for p in model.parameters()), None)
     calibration = Calibration(
-        samples, batch_axis, recipe.samples, recipe.micro_batch, recipe.holdout,
+        samples, batch_axis, recipe.calibration, recipe.micro_batch, recipe.holdout,
         recipe.sensitivity_batches * recipe.micro_batch, where,
     )  # fmt: skip
     first = calibration.open()
@@ -124,9 +126,15 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     """Quantize a prepared model by one recipe."""
     lattice = settle_lattice(prepared, recipe)
     assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe)
-    model = QuantizedModel(prepared.model, assembly.plan(uniform_bits(assembly, recipe.membrane)), integers(assembly))
+    model = QuantizedModel(
+        prepared.model, assembly.plan(uniform_bits(assembly, recipe.membrane)), integers(assembly)
+    )
     trials: list[Trial] = []
-    if recipe.allocation == "mpba" and recipe.coupling != "none" and any(map(assembly.in_budget, lattice.neurons)):
+    if (
+        recipe.allocation == "mpba"
+        and recipe.coupling != "none"
+        and any(map(assembly.in_budget, lattice.neurons))
+    ):
         bits, best, trials = allocate_bits(prepared, recipe, assembly, model)
         model.use(assembly.plan(bits, best.beta, best.percentile))
     from ptq4snn.evaluation.report import make_report
@@ -174,7 +182,10 @@ def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> dict[str, Tenso
     key = repr(sorted(reference.to_dict().items(), key=str))
     if key not in prepared._sensitivities:
         assembly = Assembly(
-            prepared.folded, prepared.seen, build_lattice(prepared.folded, prepared.seen, reference), reference
+            prepared.folded,
+            prepared.seen,
+            build_lattice(prepared.folded, prepared.seen, reference),
+            reference,
         )
         model = QuantizedModel(prepared.model, assembly.plan(uniform_bits(assembly, 4)), integers(assembly))
         batches = prepared.kept[: recipe.sensitivity_batches]

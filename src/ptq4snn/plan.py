@@ -1,7 +1,7 @@
 """The frozen result of quantization: everything but the weight integers, JSON-able.
 
-Units. A projection's accumulator counts multiples of `lattice[c]`; it emits ((Wq x) << shift) + bias, which counts
-`lattice[c] * 2^-shift`. A neuron counts H in `unit[c]` and keeps V = scale[c] * Vq.
+Units. A projection's accumulator counts multiples of `lattice[c]`; it emits ((Wq x) << shift) + bias, which
+counts `lattice[c] * 2^-shift`. A neuron counts H in `unit[c]` and keeps V = scale[c] * Vq.
 """
 
 from __future__ import annotations

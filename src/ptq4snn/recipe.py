@@ -51,7 +51,7 @@ class Recipe:
     first_bits, first_membrane: bits of the first projection's weights and of its neuron's state.
     last_bits: bits of the classifier's weights.
     chain_bits: bits of the tensor between two projections without a neuron between them, 8 or 16.
-    samples: calibration samples that are used at most.
+    calibration: samples that are used at most.
     holdout: samples that score (beta, percentile).
     micro_batch: samples per forward pass, whatever batches the data comes in.
     sensitivity_batches: micro-batches that estimate the sensitivity.
@@ -76,7 +76,7 @@ class Recipe:
     first_membrane: int = 16
     last_bits: int = 8
     chain_bits: int = 8
-    samples: int = 1024
+    calibration: int = 1024
     holdout: int = 128
     micro_batch: int = 16
     sensitivity_batches: int = 10
@@ -141,7 +141,7 @@ class Recipe:
         self._set("membrane", budget)
 
     def _check_protocol(self) -> None:
-        for name in ("samples", "holdout", "micro_batch", "sensitivity_batches"):
+        for name in ("calibration", "holdout", "micro_batch", "sensitivity_batches"):
             integer(name, getattr(self, name), 1)
         integer("seed", self.seed, 0, 2**63 - 1)
         self._set("lambda_mem", number("lambda_mem", self.lambda_mem, 0))

@@ -61,7 +61,7 @@ def test_options_reach_the_recipe(api: Any, cli: Cli) -> None:
         "cpu",
     )
     assert code == 0
-    expected = Recipe(weights=3, membrane=3.5, coupling="flowq", samples=64, seed=5)
+    expected = Recipe(weights=3, membrane=3.5, coupling="flowq", calibration=64, seed=5)
     assert api.quantize["recipe"] == expected and api.quantize["device"] == torch.device("cpu")
 
 
@@ -108,7 +108,7 @@ def test_json_is_all_there_is_on_stdout(api: Any, cli: Cli) -> None:
         (["--weights", "four"], "invalid int value"),
         (["--coupling", "brige"], "invalid choice: 'brige'"),
         (["--couplin", "bridge"], "unrecognized arguments"),
-        (["--calibration", "0"], "samples must be an integer of at least 1"),
+        (["--calibration", "0"], "calibration must be an integer of at least 1"),
         (["--recipe", "w4m5"], "is not a recipe"),
         (["--recipe", "no.toml"], "cannot read the recipe no.toml"),
         (["--model", "defautl"], "did you mean 'default'?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ from ptq4snn.discovery.discover import discover
 from ptq4snn.discovery.folding import verify
 from ptq4snn.errors import FoldingError
 
-pytest.importorskip("snntorch", reason="snnTorch is not installed")
+snn = pytest.importorskip("snntorch", reason="snnTorch is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_list_of_neurons() -> Iterator[None]:
+    """snnTorch lists every neuron of the process: other tests find the list as it was."""
+    listed = list(snn.SpikingNeuron.instances)
+    yield
+    snn.SpikingNeuron.instances[:] = listed
 
 
 def load(name: str) -> Any:

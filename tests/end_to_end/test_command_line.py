@@ -43,7 +43,13 @@ TOY = ("--model", "toy:net", "--data", "samples.npy")
 
 def only_inputs(folder: Path) -> bool:
     """Nothing was written, not even half."""
-    return {p.name for p in folder.iterdir()} <= {"samples.npy", "test.npz", "bad.npy", "weights.pt", "__pycache__"}
+    return {p.name for p in folder.iterdir()} <= {
+        "samples.npy",
+        "test.npz",
+        "bad.npy",
+        "weights.pt",
+        "__pycache__",
+    }
 
 
 def refused(result: tuple[int, str, str], *words: str) -> bool:
@@ -73,7 +79,9 @@ def test_two_runs_write_the_same_bytes(run: Run) -> None:
 
 
 def test_json_is_the_report_and_nothing_else(run: Run) -> None:
-    code, out, err = run("quantize", *TOY, "--json", "--weights", "8", "--membrane", "8", "--allocation", "uniform")
+    code, out, err = run(
+        "quantize", *TOY, "--json", "--weights", "8", "--membrane", "8", "--allocation", "uniform"
+    )
     assert code == 0 and err == ""
     assert json.loads(out)["summary"]["average_bits"] == 8.0
 
@@ -90,7 +98,9 @@ def test_json_is_the_report_and_nothing_else(run: Run) -> None:
         (("--model", "toy:net", "--coupling", "brige"), ("bridge",)),
     ],
 )
-def test_bad_models_and_recipes(run: Run, tmp_path: Path, args: tuple[str, ...], words: tuple[str, ...]) -> None:
+def test_bad_models_and_recipes(
+    run: Run, tmp_path: Path, args: tuple[str, ...], words: tuple[str, ...]
+) -> None:
     assert refused(run("quantize", *args, "--data", "samples.npy", "--out", "x.ptq"), *words)
     assert only_inputs(tmp_path)
 

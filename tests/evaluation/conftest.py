@@ -94,7 +94,7 @@ def sew() -> SEWResNet:
 
 
 def quantized(model: nn.Module, x: Tensor, **changes: object) -> Case:
-    recipe = Recipe(samples=64, holdout=16, sensitivity_batches=2).replace(**changes)
+    recipe = Recipe(calibration=64, holdout=16, sensitivity_batches=2).replace(**changes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prepared = prepare(model, x, recipe)
@@ -130,5 +130,5 @@ def fading() -> tuple[nn.Module, Tensor, Recipe]:
     """A model whose second neuron goes silent under coupling "reuse"."""
     with torch.random.fork_rng():
         torch.manual_seed(2)
-        recipe = Recipe(samples=64, holdout=16, allocation="uniform", coupling="reuse")
+        recipe = Recipe(calibration=64, holdout=16, allocation="uniform", coupling="reuse")
         return Fading(), torch.randn(64, 3), recipe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import importlib.util
 import warnings
 import weakref
@@ -274,15 +275,16 @@ def test_utils_reset_reaches_shells() -> None:
 
 
 def test_snntorchs_list_of_neurons_keeps_no_shell_alive() -> None:
-    before = len(snn.SpikingNeuron.instances)
     leaky = snn.Leaky(beta=0.9, init_hidden=True)
     kept = shell_of(leaky)
-    dropped = weakref.ref(shell_of(leaky))
-    assert dropped() is None
-    snn.Leaky.reset_hidden()  # the list may still name it
+    dropped = [weakref.ref(shell_of(leaky)) for _ in range(20)]
+    assert all(ref() is None for ref in dropped)
+    snn.Leaky.reset_hidden()  # the list may still name the last of them
     snn.Leaky.detach_hidden()
+    gc.collect()
+    before = len(snn.SpikingNeuron.instances)
     copies = [copy.deepcopy(kept) for _ in range(3)]
-    assert len(snn.SpikingNeuron.instances) == before + 2 + len(copies)
+    assert len(snn.SpikingNeuron.instances) <= before + len(copies)
 
 
 def test_deepcopy_continues_where_the_shell_is() -> None:

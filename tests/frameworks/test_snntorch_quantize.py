@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-snntorch = pytest.importorskip("snntorch", reason="snnTorch is not installed: `make test` installs it")
-
 import ptq4snn
+
+snntorch = pytest.importorskip("snntorch", reason="snnTorch is not installed: `make test` installs it")
 
 spec = importlib.util.spec_from_file_location("snn_models", Path(__file__).with_name("snn_models.py"))
 assert spec is not None and spec.loader is not None

@@ -1,4 +1,4 @@
-"""Runs the tests of SpikingJelly against each generation of SpikingJelly: the two cannot live in one process."""
+"""Runs the SpikingJelly tests against each generation of it: the two cannot live in one process."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("spikingjelly", reason="runs from test_spikingjelly_generations.py, one generation at a time")
+pytest.importorskip(
+    "spikingjelly", reason="runs from test_spikingjelly_generations.py, one generation at a time"
+)
 
 from spikingjelly.activation_based import functional
 

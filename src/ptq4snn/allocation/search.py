@@ -41,7 +41,8 @@ def grid_search(
         bits, average = allocation(beta, percentile)
         key = bits.to(torch.uint8).numpy().tobytes()
         if key not in seen:
-            seen[key] = judge(bits)
+            kl, agreement = judge(bits)
+            seen[key] = (kl if kl == kl else float("inf"), agreement)  # logits that overflow are the worst
         trial = Trial(beta, percentile, *seen[key], average)
         trials.append(trial)
         if best is None or (trial.kl, -trial.agreement) < (best[1].kl, -best[1].agreement):

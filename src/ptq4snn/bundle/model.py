@@ -30,14 +30,19 @@ BIAS_BITS = 32
 def signature(model: nn.Module) -> dict[str, Any]:
     """Names and shapes that a bundle fits: every projection and every neuron."""
     projections = {n: list(m.weight.shape) for n, m in model.named_modules() if is_projection(m)}
-    return {"projections": projections, "neurons": [n for n, m in model.named_modules() if adapter_of(m) is not None]}
+    return {
+        "projections": projections,
+        "neurons": [n for n, m in model.named_modules() if adapter_of(m) is not None],
+    }
 
 
 def leftovers(model: nn.Module) -> dict[str, Tensor]:
     """Float parameters and buffers outside of projections, neurons and folded norms, by name."""
     out = {}
     inside = tuple(
-        name + "." for name, m in model.named_modules() if isinstance(m, (QuantProjection, Shell)) or is_projection(m)
+        name + "."
+        for name, m in model.named_modules()
+        if isinstance(m, (QuantProjection, Shell)) or is_projection(m)
     )
     for name, t in model.state_dict(keep_vars=False).items():
         if not name.startswith(inside) and t.is_floating_point():
@@ -94,17 +99,24 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
     try:
         plan = Plan.from_dict(attach(header["plan"], arrays))
         integers = {
-            n: Integers(_tensor(arrays[f"weights/{n}"]), _tensor(arrays[f"biases/{n}"])) for n in plan.projections
+            n: Integers(_tensor(arrays[f"weights/{n}"]), _tensor(arrays[f"biases/{n}"]))
+            for n in plan.projections
         }
     except (KeyError, TypeError, ValueError) as why:
         raise BundleError(f"{path} has an incomplete plan ({why}); write the bundle again") from why
     q = QuantizedModel(model, plan, integers)
-    rest = {n.removeprefix("floats/"): torch.from_numpy(a.copy()) for n, a in bundle.floats.items() if n[:7] == "floats/"}
+    rest = {
+        n.removeprefix("floats/"): torch.from_numpy(a.copy())
+        for n, a in bundle.floats.items()
+        if n[:7] == "floats/"
+    }
     own = q.model.state_dict()
     with torch.no_grad():
         for name, value in rest.items():
             if name not in own or own[name].shape != value.shape:
-                raise BundleError(f"{path} has the parameter '{name}' of shape {list(value.shape)}, the model has not")
+                raise BundleError(
+                    f"{path} has the parameter '{name}' of shape {list(value.shape)}, the model has not"
+                )
             own[name].copy_(value)
     report = Path(f"{path}.report.json")
     if report.is_file():
@@ -124,8 +136,8 @@ def _check_signature(path: Path, stored: dict[str, Any], found: dict[str, Any]) 
     for name in [*a, *b]:
         if a.get(name) != b.get(name):
             raise BundleError(
-                f"{path} was made from another model: '{name}' has shape {a.get(name)} there and {b.get(name)} here; "
-                f"give the model that was quantized"
+                f"{path} was made from another model: '{name}' has shape {a.get(name)} there and {b.get(name)} "
+                f"here; give the model that was quantized"
             )
     if stored["neurons"] != found["neurons"]:
         odd = sorted(set(stored["neurons"]) ^ set(found["neurons"]))

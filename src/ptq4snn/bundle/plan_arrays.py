@@ -50,7 +50,9 @@ def detach(
         array = _numbers(x)
         if array is None:
             return [visit(v, f"{path}/{i}") for i, v in enumerate(x)] if isinstance(x, (list, tuple)) else x
-        whole = array.dtype.kind == "i" or bool((array == np.rint(array)).all() and (abs(array) < 2**31).all())
+        whole = array.dtype.kind == "i" or bool(
+            (array == np.rint(array)).all() and (abs(array) < 2**31).all()
+        )
         width = _width(array) if whole else None
         if width is not None:
             integers[path] = IntegerArray(array.astype(np.int32), width)
@@ -66,7 +68,9 @@ def attach(plan: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(plan, dict):
         if set(plan) == {REFERENCE}:
             if plan[REFERENCE] not in arrays:
-                raise BundleError(f"the plan refers to the array {plan[REFERENCE]!r}, which the bundle does not have")
+                raise BundleError(
+                    f"the plan refers to the array {plan[REFERENCE]!r}, which the bundle does not have"
+                )
             return arrays[plan[REFERENCE]].tolist()
         return {k: attach(v, arrays) for k, v in plan.items()}
     return [attach(v, arrays) for v in plan] if isinstance(plan, list) else plan

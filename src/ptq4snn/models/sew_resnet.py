@@ -1,7 +1,7 @@
 """SEW-ResNet: spike-element-wise residual network, with SpikingJelly's parameter names.
 
-    block:  out = sn2(bn2(conv2(sn1(bn1(conv1 x)))))        identity = x  or  sn(bn(conv1x1 x))
-            ADD out + identity    AND out * identity    IAND identity * (1 - out)
+block:  out = sn2(bn2(conv2(sn1(bn1(conv1 x)))))        identity = x  or  sn(bn(conv1x1 x))
+        ADD out + identity    AND out * identity    IAND identity * (1 - out)
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ class QuantProjection(nn.Module):
         super().__init__()
         self.plan, self.clock, self.steps = plan, clock, steps
         self.axis = channel_axis(module)
-        self.wide = plan.bound >= EXACT_FLOAT32 or plan.bits is None
+        # the classifier's integers are summed over time by the model's own code: float64 keeps them exact
+        self.wide = plan.bound >= EXACT_FLOAT32 or plan.bits is None or plan.role == "output"
         dtype = torch.float64 if self.wide else torch.float32
         self.inner = copy.deepcopy(module)
         self.inner.weight = nn.Parameter((weight.double() * 2.0**plan.shift).to(dtype), requires_grad=False)
