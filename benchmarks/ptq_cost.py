@@ -2,8 +2,8 @@
 
     python benchmarks/ptq_cost.py [--samples 1024] [--rounds 3]
 
-Prints the pipeline without the (beta, P) grid (goal: at most 4.5 passes) and with the default grid (at most 7),
-and the peak memory of the process for one and four times the samples, which must not grow with them.
+Prints the pipeline without the (beta, P) grid (goal: at most 4.5 passes) and with the default grid (at most
+7), and the peak memory of the process for one and four times the samples, which must not grow with them.
 """
 
 from __future__ import annotations

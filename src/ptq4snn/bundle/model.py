@@ -136,8 +136,8 @@ def _check_signature(path: Path, stored: dict[str, Any], found: dict[str, Any]) 
     for name in [*a, *b]:
         if a.get(name) != b.get(name):
             raise BundleError(
-                f"{path} was made from another model: '{name}' has shape {a.get(name)} there and {b.get(name)} "
-                f"here; give the model that was quantized"
+                f"{path} was made from another model: '{name}' has shape {a.get(name)} there and "
+                f"{b.get(name)} here; give the model that was quantized"
             )
     if stored["neurons"] != found["neurons"]:
         odd = sorted(set(stored["neurons"]) ^ set(found["neurons"]))
