@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.bridge.couplings import ExponentTable
-from ptq4snn.bridge.lattice import weight_floor
+from ptq4snn.bridge.weights import weight_floor
 from ptq4snn.numerics.scales import SHRINKS, full_scales, shrink_errors
 from ptq4snn.observation.statistics import bin_edges
 from ptq4snn.recipe import Recipe

@@ -13,22 +13,21 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ptq4snn.bridge.weights import FLOOR, input_scales, per_channel, shifted_scales, weight_bits, weight_floor
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.pairs import Groups, NeuronInfo, ProjectionInfo
-from ptq4snn.errors import UnsupportedNeuron, UnsupportedOperation
+from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.observe import Observation
 from ptq4snn.plan import InputPlan
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.nearest import QuantWeight, round_nearest
 
-__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice", "per_channel", "weight_floor"]
+__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice"]
 
 MAX_SHIFT = 8
 EXACT = 2**23  # half of float32's exact integers: the other half is the state's
 INT32 = 2**30
-FLOOR = 2.0**-12  # least weight scale, in theta: BatchNorm gains near 0 give dead channels
-EXCLUDED_BITS = 16
 ZERO = 2.0**16
 
 
@@ -77,22 +76,6 @@ class Lattice:
     neurons: dict[str, NeuronLattice]
 
 
-def per_channel(folded: Folded, name: str, value: Tensor, what: str) -> Tensor:
-    """A neuron parameter as a vector [C]; one that differs inside a channel is refused."""
-    layout = folded.discovery.neurons[name].layout
-    try:
-        full = value.double().expand(layout.shape)
-    except RuntimeError as why:
-        raise UnsupportedNeuron(
-            f"the {what} of '{name}' has shape {list(value.shape)}, which does not fit its state "
-            f"{list(layout.shape)}"
-        ) from why
-    rows = layout.by_channel(full.unsqueeze(0))[0]
-    if not bool((rows == rows[:, :1]).all()):
-        raise UnsupportedNeuron(f"the {what} of '{name}' differs inside a channel; use one value per channel")
-    return rows[:, 0].clone()
-
-
 def stream_scales(folded: Folded, seen: Observation) -> dict[int, Tensor]:
     """u_c = 2 max|stream_c| / 32767, over everything written to or read from the stream."""
     top: dict[int, Tensor] = {}
@@ -108,51 +91,6 @@ def stream_scales(folded: Folded, seen: Observation) -> dict[int, Tensor]:
             theta = float(folded.specs[name].theta.min()) * FLOOR
             floor[n.stream] = min(floor.get(n.stream, math.inf), theta)
     return {s: (2 * t / 32767).clamp_min(floor.get(s, FLOOR) * 2.0**-8) for s, t in top.items()}
-
-
-def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | None:
-    """First and last projections have widths of their own; overrides win."""
-    rule = recipe.override(info.name)
-    if rule.exclude:
-        return EXCLUDED_BITS
-    if rule.weights is not None:
-        return rule.weights
-    if recipe.weights is None:
-        return None
-    if info.reads == "data":
-        return recipe.first_bits
-    neurons = folded.discovery.neurons
-    outward = info.feeds and all(neurons[n].last and not _is_hidden(folded, n) for n in info.feeds)
-    return recipe.last_bits if info.role == "output" or outward else recipe.weights
-
-
-def _is_hidden(folded: Folded, neuron: str) -> bool:
-    """Whether a neuron's spikes feed another projection: then it is not the output itself."""
-    return any(neuron in p.spike_sources for p in folded.discovery.projections.values())
-
-
-def weight_floor(
-    folded: Folded, info: ProjectionInfo, per_weight: float, target: Tensor | None
-) -> Tensor | float:
-    """Least weight scale [C] of a pair: theta 2^-12 for an input of 1, the 256th step of an 8-bit input.
-
-    Writers of streams and chains need no step finer than 2^-8 of the target's, which also keeps channels
-    without weights in range.
-    """
-    if target is not None:
-        return target * (2.0**-8 / per_weight)
-    if info.role != "pair":
-        return 0.0
-    largest = 1.0 if info.reads == "count" else 2.0**8
-    floor = torch.zeros(folded.weight(info.name).shape[0], dtype=torch.float64)
-    for n in info.feeds:
-        neuron = folded.discovery.neurons[n]
-        theta = per_channel(folded, n, folded.specs[n].theta, "threshold")
-        gain = per_channel(folded, n, folded.specs[n].gain, "gain")
-        mine = neuron.source_projection == neuron.projections.index(info.name)
-        least = (theta * FLOOR / (gain * largest))[mine]
-        floor = floor.scatter_reduce(0, neuron.source_channel[mine], least, "amax")
-    return floor
 
 
 def _input_range(info: ProjectionInfo, chain_bits: int) -> tuple[float, float]:
@@ -173,32 +111,43 @@ def _peak(weight: Tensor, lo: float, hi: float) -> Tensor:
     return torch.maximum(high.abs(), low.abs())
 
 
+def _chain_scale(info: ProjectionInfo, made: dict[str, ProjectionLattice]) -> float:
+    """What one step of a chained input is worth."""
+    sources = {float(made[c].target[0]) for c in info.chained_from}  # type: ignore[index]
+    if len(sources) > 1:
+        raise UnsupportedOperation(
+            f"'{info.name}' reads several projections joined without a neuron; give it one"
+        )
+    return sources.pop()
+
+
+def _target(
+    info: ProjectionInfo, seen: Observation, recipe: Recipe, streams: dict[int, Tensor]
+) -> tuple[Tensor | None, int]:
+    """Scale [C] and width that a stream's or chain's writer is brought to."""
+    if info.stream is not None:
+        return streams[info.stream], 16
+    if info.role != "chain":
+        return None, 0
+    top = seen.writers[info.name]
+    largest = float(top.max()) or 1.0
+    return torch.full_like(top, largest / signed_range(recipe.chain_bits)[1]), recipe.chain_bits
+
+
 def _projection(
     folded: Folded, seen: Observation, recipe: Recipe, name: str, made: dict[str, ProjectionLattice],
     streams: dict[int, Tensor], scales: dict[str, Tensor],
 ) -> ProjectionLattice:  # fmt: skip
     info = folded.discovery.projections[name]
     weight, bias = folded.weight(name).double().cpu(), folded.bias(name).double().cpu()
-    quantum = info.factor
+    quantum = 1.0 if info.reads == "data" else info.factor
     input_plan = None
     if info.reads == "data":
         input_plan = seen.inputs[name].plan()
-        weight = weight * _input_scales(weight, input_plan)
-        quantum = 1.0
+        weight = weight * input_scales(weight, input_plan)
     if info.reads == "chain":
-        sources = {float(made[c].target[0]) for c in info.chained_from}  # type: ignore[index]
-        if len(sources) > 1:
-            raise UnsupportedOperation(
-                f"'{name}' reads several projections joined without a neuron; give it one"
-            )
-        quantum *= sources.pop()
-    target, bits = None, 0
-    if info.stream is not None:
-        target, bits = streams[info.stream], 16
-    elif info.role == "chain":
-        top = float(seen.writers[name].max()) or 1.0
-        target = torch.full((len(bias),), top / signed_range(recipe.chain_bits)[1], dtype=torch.float64)
-        bits = recipe.chain_bits
+        quantum *= _chain_scale(info, made)
+    target, bits = _target(info, seen, recipe, streams)
     coupling = recipe.override(name).coupling or recipe.coupling
     per_tensor = info.role == "output" or (coupling == "flowq" and info.role == "pair")
     width = weight_bits(info, folded, recipe)
@@ -206,38 +155,12 @@ def _projection(
         weight, width, weight_floor(folded, info, quantum, target), per_tensor, scales.get(name)
     )
     if info.stream is not None and recipe.stream == "shift" and target is not None:
-        q = _shifted(weight, q, target / quantum)
+        q = shifted_scales(weight, q, target / quantum)
     lo, hi = _input_range(info, recipe.chain_bits)
     peak = _peak(q.integers, lo, hi)
     if input_plan is not None:
         peak = peak + _peak(q.integers, min(0, *input_plan.zeros) / ZERO, max(0, *input_plan.zeros) / ZERO)
     return ProjectionLattice(info, q, bias, q.scales * quantum, peak, input_plan, target, bits)
-
-
-def _input_scales(weight: Tensor, plan: InputPlan) -> Tensor:
-    s = torch.tensor(plan.scales, dtype=torch.float64)
-    if len(s) == 1:
-        return s
-    inputs = weight.shape[1]  # a grouped convolution sees a part of the channels in every group
-    groups = len(s) // inputs
-    rows = s.view(groups, inputs).repeat_interleave(weight.shape[0] // groups, 0)
-    return rows.view(weight.shape[0], inputs, *[1] * (weight.dim() - 2))
-
-
-def _shifted(weight: Tensor, q: QuantWeight, unit: Tensor) -> QuantWeight:
-    """Weight scales as u_c 2^j: of the two neighbours the one with the lesser error."""
-    exact = torch.log2(q.scales / unit)
-    options = [
-        round_nearest(weight, q.bits, scales=unit * torch.exp2(f(exact))) for f in (torch.floor, torch.ceil)
-    ]
-    shape = (-1, *[1] * (weight.dim() - 1))
-    errors = [(o.integers * o.scales.view(shape) - weight).square().flatten(1).sum(1) for o in options]
-    first = errors[0] <= errors[1]
-    return QuantWeight(
-        q.bits,
-        torch.where(first, options[0].scales, options[1].scales),
-        torch.where(first.view(shape), options[0].integers, options[1].integers),
-    )
 
 
 def _largest_shift(bound: float) -> int:

@@ -1,0 +1,106 @@
+"""Width and scale of a projection's weights: its bits, how fine its steps may be, what constrains them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ptq4snn.discovery.folding import Folded
+from ptq4snn.discovery.pairs import ProjectionInfo
+from ptq4snn.errors import UnsupportedNeuron
+from ptq4snn.plan import InputPlan
+from ptq4snn.recipe import Recipe
+from ptq4snn.rounding.nearest import QuantWeight, round_nearest
+
+__all__ = ["FLOOR", "input_scales", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
+
+FLOOR = 2.0**-12  # least weight scale, in theta: BatchNorm gains near 0 give dead channels
+EXCLUDED_BITS = 16
+
+
+def per_channel(folded: Folded, name: str, value: Tensor, what: str) -> Tensor:
+    """A neuron parameter as a vector [C]; one that differs inside a channel is refused."""
+    layout = folded.discovery.neurons[name].layout
+    try:
+        full = value.double().expand(layout.shape)
+    except RuntimeError as why:
+        raise UnsupportedNeuron(
+            f"the {what} of '{name}' has shape {list(value.shape)}, which does not fit its state "
+            f"{list(layout.shape)}"
+        ) from why
+    rows = layout.by_channel(full.unsqueeze(0))[0]
+    if not bool((rows == rows[:, :1]).all()):
+        raise UnsupportedNeuron(f"the {what} of '{name}' differs inside a channel; use one value per channel")
+    return rows[:, 0].clone()
+
+
+def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | None:
+    """First and last projections have widths of their own; overrides win."""
+    rule = recipe.override(info.name)
+    if rule.exclude:
+        return EXCLUDED_BITS
+    if rule.weights is not None:
+        return rule.weights
+    if recipe.weights is None:
+        return None
+    if info.reads == "data":
+        return recipe.first_bits
+    neurons = folded.discovery.neurons
+    outward = info.feeds and all(neurons[n].last and not _is_hidden(folded, n) for n in info.feeds)
+    return recipe.last_bits if info.role == "output" or outward else recipe.weights
+
+
+def _is_hidden(folded: Folded, neuron: str) -> bool:
+    """Whether a neuron's spikes feed another projection: then it is not the output itself."""
+    return any(neuron in p.spike_sources for p in folded.discovery.projections.values())
+
+
+def weight_floor(
+    folded: Folded, info: ProjectionInfo, per_weight: float, target: Tensor | None
+) -> Tensor | float:
+    """Least weight scale [C] of a pair: theta 2^-12 for an input of 1, the 256th step of an 8-bit input.
+
+    Writers of streams and chains need no step finer than 2^-8 of the target's, which also keeps channels
+    without weights in range.
+    """
+    if target is not None:
+        return target * (2.0**-8 / per_weight)
+    if info.role != "pair":
+        return 0.0
+    largest = 1.0 if info.reads == "count" else 2.0**8
+    floor = torch.zeros(folded.weight(info.name).shape[0], dtype=torch.float64)
+    for n in info.feeds:
+        neuron = folded.discovery.neurons[n]
+        theta = per_channel(folded, n, folded.specs[n].theta, "threshold")
+        gain = per_channel(folded, n, folded.specs[n].gain, "gain")
+        mine = neuron.source_projection == neuron.projections.index(info.name)
+        least = (theta * FLOOR / (gain * largest))[mine]
+        floor = floor.scatter_reduce(0, neuron.source_channel[mine], least, "amax")
+    return floor
+
+
+def input_scales(weight: Tensor, plan: InputPlan) -> Tensor:
+    """The input's scales, shaped to multiply weight [C, inputs / groups, ...]."""
+    s = torch.tensor(plan.scales, dtype=torch.float64)
+    if len(s) == 1:
+        return s
+    inputs = weight.shape[1]  # a grouped convolution sees a part of the channels in every group
+    groups = len(s) // inputs
+    rows = s.view(groups, inputs).repeat_interleave(weight.shape[0] // groups, 0)
+    return rows.view(weight.shape[0], inputs, *[1] * (weight.dim() - 2))
+
+
+def shifted_scales(weight: Tensor, q: QuantWeight, unit: Tensor) -> QuantWeight:
+    """Weight scales as u_c 2^j: of the two neighbours the one with the lesser error."""
+    exact = torch.log2(q.scales / unit)
+    options = [
+        round_nearest(weight, q.bits, scales=unit * torch.exp2(f(exact))) for f in (torch.floor, torch.ceil)
+    ]
+    shape = (-1, *[1] * (weight.dim() - 1))
+    errors = [(o.integers * o.scales.view(shape) - weight).square().flatten(1).sum(1) for o in options]
+    first = errors[0] <= errors[1]
+    return QuantWeight(
+        q.bits,
+        torch.where(first, options[0].scales, options[1].scales),
+        torch.where(first.view(shape), options[0].integers, options[1].integers),
+    )
