@@ -20,14 +20,6 @@ from ptq4snn.recipe import Recipe
 SMALL = {"holdout": 16, "sensitivity_batches": 1}
 
 
-@pytest.fixture(autouse=True)
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it cost is another test's business."""
-    from ptq4snn.evaluation import report
-
-    monkeypatch.setattr(report, "make_report", lambda *_a: {})
-
-
 def quantized(prepared: Prepared, **changes: Any) -> QuantizedModel:
     return run(prepared, Recipe(**SMALL | {"beta": 0.8, "percentile": 97.0} | changes))
 

@@ -14,6 +14,7 @@ from ptq4snn.bridge.lattice import Lattice, NeuronLattice, ProjectionLattice
 from ptq4snn.bridge.objective import OBJECTIVES
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.errors import RecipeError
+from ptq4snn.modules.quantized import Integers
 from ptq4snn.numerics.fixed_point import Fraction2, dyadic_leak, multiplier
 from ptq4snn.observation.observe import Observation
 from ptq4snn.plan import NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
@@ -87,6 +88,23 @@ class Assembly:
             beta=beta,
             percentile=percentile,
         )
+
+    def integers(self) -> dict[str, Integers]:
+        """Weight and bias integers of every projection."""
+        out = {}
+        for name, p in self.lattice.projections.items():
+            bias = p.bias / p.unit
+            exact = self.recipe.arithmetic == "float"
+            out[name] = Integers(p.weight.integers, bias if exact else bias.round())
+        return out
+
+    def uniform_bits(self) -> dict[str, Tensor]:
+        """The budget, rounded, for every channel inside it; the others keep their own width."""
+        out = {}
+        for name, n in self.lattice.neurons.items():
+            width = self.fixed_bits(name) or round(self.recipe.membrane)
+            out[name] = torch.full((len(n.scale),), width, dtype=torch.int64)
+        return out
 
     def _projection(self, p: ProjectionLattice) -> ProjectionPlan:
         rescale = None

@@ -15,15 +15,15 @@ from ptq4snn.bridge.joint import joint_scales
 from ptq4snn.bridge.lattice import Lattice, build_lattice
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.models.neuron import LIF
-from ptq4snn.pipeline import Prepared, integers, prepare, uniform_bits
 from ptq4snn.plan import Plan
+from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 
 
 def made(prepared: Prepared, recipe: Recipe) -> tuple[Lattice, Assembly, Plan]:
     lattice = build_lattice(prepared.folded, prepared.seen, recipe)
     assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe)
-    return lattice, assembly, assembly.plan(uniform_bits(assembly, recipe.membrane))
+    return lattice, assembly, assembly.plan(assembly.uniform_bits())
 
 
 class Shortcut(nn.Module):
@@ -70,7 +70,7 @@ def worst(weight: Tensor, lo: float, hi: float) -> Tensor:
 @pytest.mark.parametrize("weights", [2, 4, 8])
 def test_bounds_hold_and_are_reached(observed: Prepared, weights: int) -> None:
     lattice, assembly, plan = made(observed, Recipe(weights=weights))
-    ints = integers(assembly)
+    ints = assembly.integers()
     for name, p in lattice.projections.items():
         if p.info.reads == "data":
             continue
@@ -123,7 +123,7 @@ def test_bound_of_inputs_with_zero_points_of_both_signs() -> None:
     lattice, assembly, plan = made(prepared, Recipe())
     conv = lattice.projections["conv"]
     assert conv.input is not None and conv.input.zeros == (100 * 2**16, -1000 * 2**16)
-    ints = integers(assembly)["conv"]
+    ints = assembly.integers()["conv"]
     furthest = 0
     for w, b in zip(ints.weight.flatten(1).tolist(), ints.bias.tolist(), strict=True):
         for p0 in (0, 255):
@@ -267,7 +267,7 @@ def test_stream_shift_gives_powers_of_two(shortcut: Prepared) -> None:
             for f in (math.floor, math.ceil):
                 s_w = p.rescale.scales[c] * 2.0 ** f(math.log2(float(free[c]) / p.rescale.scales[c]))
                 errors.append(float(((w[c] / s_w).round().clamp(-8, 7) * s_w - w[c]).square().sum()))
-            q = integers(assembly)[name].weight[c]
+            q = assembly.integers()[name].weight[c]
             assert float((q * p.scales[c] - w[c]).square().sum()) == pytest.approx(min(errors), rel=1e-9)
 
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.allocation.mixed import reference_sensitivity
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import build_lattice
 from ptq4snn.models.neuron import LIF
-from ptq4snn.pipeline import Prepared, integers, prepare, reference_sensitivity, uniform_bits
+from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 
 T, BATCH, DRAWS = 2, 2, 3
@@ -71,7 +72,7 @@ def by_hand(model: TwoLayers, prepared: Prepared, recipe: Recipe) -> dict[str, T
     assembly = Assembly(
         prepared.folded, prepared.seen, build_lattice(prepared.folded, prepared.seen, reference), reference
     )
-    plan, ints = assembly.plan(uniform_bits(assembly, 4)), integers(assembly)
+    plan, ints = assembly.plan(assembly.uniform_bits()), assembly.integers()
     total = {"a": torch.zeros(SIZES[1]).double(), "b": torch.zeros(SIZES[2]).double()}
     for x in prepared.kept[:DRAWS]:
         p = plan.projections["first"].input

@@ -16,8 +16,8 @@ __all__ = ["Trial", "divergence", "grid_search"]
 class Trial:
     beta: float
     percentile: float
-    kl: float
-    agreement: float
+    kl: float | None  # None: it was given, not tried
+    agreement: float | None
     average_bits: float
 
 
@@ -35,7 +35,7 @@ def grid_search(
 ) -> tuple[Tensor, Trial, list[Trial]]:
     """Best bits, their trial and all trials. Allocations that come out alike are judged once."""
     seen: dict[bytes, tuple[float, float]] = {}
-    best: tuple[Tensor, Trial] | None = None
+    best: tuple[tuple[float, float], Tensor, Trial] | None = None
     trials = []
     for beta, percentile in points:
         bits, average = allocation(beta, percentile)
@@ -45,7 +45,8 @@ def grid_search(
             seen[key] = (kl if kl == kl else float("inf"), agreement)  # logits that overflow are the worst
         trial = Trial(beta, percentile, *seen[key], average)
         trials.append(trial)
-        if best is None or (trial.kl, -trial.agreement) < (best[1].kl, -best[1].agreement):
-            best = (bits, trial)
+        cost = (seen[key][0], -seen[key][1])
+        if best is None or cost < best[0]:
+            best = (cost, bits, trial)
     assert best is not None
-    return best[0], best[1], trials
+    return best[1], best[2], trials

@@ -25,7 +25,7 @@ from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.quantized import QuantizedModel
 
 if TYPE_CHECKING:
-    from ptq4snn.pipeline import Prepared
+    from ptq4snn.prepare import Prepared
 
 __all__ = ["Fidelity", "NeuronFidelity", "compare", "emd"]
 

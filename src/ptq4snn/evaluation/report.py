@@ -51,7 +51,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.plan import NeuronPlan, Plan, ProjectionPlan
 
 if TYPE_CHECKING:
-    from ptq4snn.pipeline import Prepared
+    from ptq4snn.prepare import Prepared
 
 __all__ = ["make_report"]
 

@@ -1,0 +1,109 @@
+"""What every recipe needs once: trace the model, fold it, prove the folding, observe it in one float pass."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.calibration import Calibration
+from ptq4snn.discovery.discover import discover, reset_neurons
+from ptq4snn.discovery.folding import Folded, fold, verify
+from ptq4snn.errors import CheckpointError, SilentNetworkWarning
+from ptq4snn.evaluation.readout import Readout, find_readout
+from ptq4snn.observation.observe import Observation, observe
+from ptq4snn.progress import Progress, Silent
+from ptq4snn.recipe import Recipe
+
+__all__ = ["Prepared", "join", "logits", "prepare"]
+
+
+@dataclass
+class Prepared:
+    """A model folded and observed, and the samples that were kept."""
+
+    model: nn.Module
+    folded: Folded
+    seen: Observation
+    readout: Readout
+    batch_axis: int
+    held_out: list[Tensor]
+    kept: list[Tensor]
+    samples: int
+    progress: Progress
+    sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
+    _logits: list[Tensor] | None = None
+
+    def float_logits(self) -> list[Tensor]:
+        """Logits of the float model on the held-out micro-batches."""
+        if self._logits is None:
+            self._logits = list(logits(self.folded.model, self.held_out, self.readout))
+        return self._logits
+
+
+def logits(model: nn.Module, batches: list[Tensor], readout: Readout) -> Iterator[Tensor]:
+    for x in batches:
+        reset_neurons(model)
+        with torch.no_grad():
+            yield readout(model(x))
+    reset_neurons(model)
+
+
+def join(batches: list[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
+    """Batches of `count` micro-batches each: no integer depends on the batch, and large ones run faster."""
+    return [torch.cat(batches[i : i + count], batch_axis) for i in range(0, len(batches), count)]
+
+
+def check_weights(model: nn.Module) -> None:
+    for name, p in [*model.named_parameters(), *model.named_buffers()]:
+        if p.is_floating_point() and not bool(torch.isfinite(p).all()):
+            raise CheckpointError(
+                f"the weight '{name}' holds NaN or infinite values; load a sound checkpoint"
+            )
+
+
+def prepare(
+    model: nn.Module, samples: Any, recipe: Recipe, batch_axis: int = 0, device: Any = None,
+    progress: Progress | None = None,
+) -> Prepared:  # fmt: skip
+    """Trace, fold and verify the model, and observe it in one float pass over the samples."""
+    progress = progress or Silent()
+    check_weights(model)
+    model = model.to(device) if device is not None else model
+    where = next((p.device for p in model.parameters()), None)
+    calibration = Calibration(
+        samples, batch_axis, recipe.calibration, recipe.micro_batch, recipe.holdout,
+        recipe.sensitivity_batches * recipe.micro_batch, where,
+    )  # fmt: skip
+    first = calibration.open()
+    few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
+    discovery = discover(model, few, batch_axis)
+    verify(model, discovery, few)
+    folded = fold(model, discovery)
+    readout = find_readout(folded.model, few, batch_axis)
+    batches = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
+    seen = observe(folded, batches, batch_axis)
+    if seen.samples == 0:  # all samples are held out: observe those
+        seen = observe(folded, calibration.held_out, batch_axis)
+    _warn_if_silent(seen, folded)
+    kept = calibration.kept or calibration.held_out
+    return Prepared(
+        model, folded, seen, readout, batch_axis, calibration.held_out, kept, calibration.total, progress
+    )
+
+
+def _warn_if_silent(seen: Observation, folded: Folded) -> None:
+    for name, statistics in seen.neurons.items():
+        readout = folded.discovery.neurons[name].readout  # its membrane is the output: it need not fire
+        if int(statistics.spikes.sum()) == 0 and not readout:
+            warnings.warn(
+                f"the float network is silent: '{name}' never fires on the calibration samples; check the "
+                f"checkpoint and the input's normalisation",
+                SilentNetworkWarning,
+                stacklevel=4,
+            )
+            return
