@@ -12,12 +12,12 @@ from torch import Tensor
 from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, choose_scales
 from ptq4snn.bridge.lattice import Lattice, NeuronLattice, ProjectionLattice
 from ptq4snn.bridge.objective import OBJECTIVES
-from ptq4snn.discovery.folding import Folded
+from ptq4snn.discovery.folding import Folded, MirrorSpec
 from ptq4snn.errors import RecipeError
 from ptq4snn.modules.quantized import Integers
 from ptq4snn.numerics.fixed_point import Fraction2, dyadic_leak, multiplier
 from ptq4snn.observation.observe import Observation
-from ptq4snn.plan import NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
+from ptq4snn.plan import MirrorPlan, NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
 from ptq4snn.recipe import Recipe
 
 __all__ = ["WIDE_STATE", "Assembly"]
@@ -85,9 +85,16 @@ class Assembly:
             projections=self._projections,
             neurons=neurons,
             outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.outputs),
+            mirrors={n: self._mirror(m) for n, m in self.folded.mirrors.items()},
             beta=beta,
             percentile=percentile,
         )
+
+    def _mirror(self, m: MirrorSpec) -> MirrorPlan:
+        shift = m.shift.cpu() / self.lattice.projections[m.projection].unit
+        exact = self.recipe.arithmetic == "float"
+        signs = tuple(int(s) for s in m.sign.tolist())
+        return MirrorPlan(m.projection, signs, tuple((shift if exact else shift.round()).tolist()), m.axis)
 
     def integers(self) -> dict[str, Integers]:
         """Weight and bias integers of every projection."""

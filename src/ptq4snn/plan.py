@@ -11,7 +11,7 @@ from typing import Any
 
 from ptq4snn.discovery.layout import Layout
 
-__all__ = ["InputPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
+__all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
 
 Numbers = tuple[float, ...]
 Integers = tuple[int, ...]
@@ -50,6 +50,16 @@ class ProjectionPlan:
     input: InputPlan | None = None
     rescale: RescalePlan | None = None
     decode: bool = False
+
+
+@dataclass(frozen=True)
+class MirrorPlan:
+    """In the place of a BatchNorm behind a max-pool: y -> sign y + shift, in the projection's emitted units."""
+
+    projection: str
+    signs: Integers
+    shifts: Numbers  # integers unless arithmetic is "float"
+    axis: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,7 @@ class Plan:
     projections: dict[str, ProjectionPlan]
     neurons: dict[str, NeuronPlan]
     outputs: tuple[OutputPlan, ...]
+    mirrors: dict[str, MirrorPlan]
     beta: float | None = None
     percentile: float | None = None
 
@@ -133,6 +144,7 @@ class Plan:
             projections={n: _projection(p) for n, p in d["projections"].items()},
             neurons={n: _neuron(p) for n, p in d["neurons"].items()},
             outputs=tuple(OutputPlan(**o) for o in d["outputs"]),
+            mirrors={n: MirrorPlan(**_known(MirrorPlan, m)) for n, m in d["mirrors"].items()},
             beta=d["beta"],
             percentile=d["percentile"],
         )

@@ -105,9 +105,9 @@ def test_a_wrong_fold_is_caught_and_located(monkeypatch: pytest.MonkeyPatch, neu
     wrong = {"lif1": "conv1", "lif2": "conv2"}[neuron]
     right = folding._folded_norms
 
-    def bad(model: nn.Module, name: str, norms: Any) -> tuple[Tensor, Tensor | None]:
-        weight, bias = right(model, name, norms)
-        return (weight, None) if name == wrong else (weight, bias)
+    def bad(model: nn.Module, name: str, norms: Any) -> Any:
+        weight, bias, mirror = right(model, name, norms)
+        return weight, None if name == wrong else bias, mirror
 
     model = Two()
     d = discover(model, X)

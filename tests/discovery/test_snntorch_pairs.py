@@ -80,7 +80,7 @@ def test_a_wrong_fold_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         folding,
         "_folded_norms",
-        lambda m, n, norms: (right(m, n, norms)[0] * (1.02 if n == "conv1" else 1), None),
+        lambda m, n, norms: (right(m, n, norms)[0] * (1.02 if n == "conv1" else 1), None, None),
     )
     with pytest.raises(FoldingError, match="'lif1'"):
         verify(net, d, x)

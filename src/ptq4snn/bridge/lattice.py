@@ -41,6 +41,7 @@ class ProjectionLattice:
     input: InputPlan | None
     target: Tensor | None  # [C] scale it is brought to (stream, chain)
     target_bits: int
+    mirrored: Tensor  # [C] |shift| that a mirrored BatchNorm adds behind it
     shift: int = 0
 
     @property
@@ -49,7 +50,8 @@ class ProjectionLattice:
 
     def bound(self) -> int:
         """Largest |emitted integer|."""
-        worst = self.peak * 2.0**self.shift + (self.bias / self.unit).abs() + 1
+        rounding = 1 + (self.mirrored > 0).double()
+        worst = self.peak * 2.0**self.shift + (self.bias.abs() + self.mirrored) / self.unit + rounding
         return math.ceil(float(worst.max()))
 
 
@@ -160,7 +162,9 @@ def _projection(
     peak = _peak(q.integers, lo, hi)
     if input_plan is not None:
         peak = peak + _peak(q.integers, min(0, *input_plan.zeros) / ZERO, max(0, *input_plan.zeros) / ZERO)
-    return ProjectionLattice(info, q, bias, q.scales * quantum, peak, input_plan, target, bits)
+    mirror = next((m for m in folded.mirrors.values() if m.projection == name), None)
+    mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
+    return ProjectionLattice(info, q, bias, q.scales * quantum, peak, input_plan, target, bits, mirrored)
 
 
 def _largest_shift(bound: float) -> int:
@@ -199,7 +203,7 @@ def _group_shifts(folded: Folded, made: dict[str, ProjectionLattice]) -> dict[st
     for name, p in made.items():
         windows = [folded.discovery.neurons[n].window for n in p.info.feeds] if p.info.stream is None else []
         window = max(windows, default=1.0)
-        shift = _largest_shift(float((p.peak + (p.bias / p.lattice).abs()).max()) * window)
+        shift = _largest_shift(float((p.peak + (p.bias.abs() + p.mirrored) / p.lattice).max()) * window)
         root = groups.find(name)
         shifts[root] = min(shifts.get(root, MAX_SHIFT), shift)
     return {name: shifts[groups.find(name)] for name in made}

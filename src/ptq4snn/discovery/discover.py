@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
+from ptq4snn.discovery.batchnorm import is_norm
 from ptq4snn.discovery.facts import Current
 from ptq4snn.discovery.graph import Graph, NodeKind
 from ptq4snn.discovery.outputs import output_axis
@@ -127,7 +128,7 @@ def reset_neurons(model: nn.Module) -> None:
 def _classify(module: nn.Module) -> NodeKind | None:
     if is_projection(module):
         return "projection"
-    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+    if is_norm(module):
         return "norm"
     return "neuron" if adapter_of(module) is not None else None
 
@@ -152,7 +153,7 @@ def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery
     modules = dict(model.named_modules())
     w = walk(graph, model)
     streams = find_streams(w)
-    neurons = read_neurons(w, specs, streams)
+    neurons = _own_steps(w, read_neurons(w, specs, streams), sample.shape[batch_axis])
     if not neurons:
         raise UnsupportedModel("no spiking neuron ran in the forward pass; check the model's forward")
     projections = read_projections(w, neurons, streams, modules, sample.shape[batch_axis])
@@ -165,6 +166,14 @@ def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery
         unused_neurons=tuple(n for n in specs if n not in neurons),
         unused_projections=tuple(n for n, m in modules.items() if is_projection(m) and n not in projections),
     )
+
+
+def _own_steps(w: Walk, neurons: dict[str, NeuronInfo], batch: int) -> dict[str, NeuronInfo]:
+    """Steps of one sample, also where a neuron sees time and batch on one axis, as in QKFormer."""
+    apart = [c.name for c in w.neurons if c.batch > 1]
+    longest = max((neurons[n].steps for n in apart), default=0)
+    merged = {c.name for c in w.neurons if c.batch == 1 and neurons[c.name].steps == batch * longest}
+    return {n: replace(i, steps=i.steps // batch) if n in merged else i for n, i in neurons.items()}
 
 
 def _read_outputs(

@@ -56,6 +56,7 @@ class NormCall:
     constant: float  # what a projection that outputs 1 everywhere has become there
     after_max: bool  # a max-pool came before it
     channels: tuple[tuple[int, int], ...]  # (number of the projection channel, channel of the BatchNorm)
+    border: int = 0  # pixels it adds around its output
 
 
 @dataclass(frozen=True)

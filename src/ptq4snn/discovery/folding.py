@@ -14,14 +14,27 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from ptq4snn.discovery.batchnorm import batch_norm, left_of_norm
+from ptq4snn.discovery.chains import carry_constants
 from ptq4snn.discovery.discover import Discovery, reset_neurons
 from ptq4snn.discovery.info import Norm
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, Shell, adapter_of
 from ptq4snn.modules.core import FloatCore, NeuronCore
+from ptq4snn.modules.mirror import Mirror, norm_axis
 from ptq4snn.modules.surgery import copy_model, replace_modules
 
 __all__ = ["Folded", "fold", "verify"]
+
+
+@dataclass(frozen=True)
+class MirrorSpec:
+    """The sign and shift [C] that stay in the place of a BatchNorm behind a max-pool (modules/mirror.py)."""
+
+    projection: str
+    sign: Tensor
+    shift: Tensor
+    axis: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,7 @@ class Folded:
     discovery: Discovery
     specs: dict[str, NeuronSpec]  # what is left of the neurons: a folded gain is 1
     gains: dict[str, float]  # the gain that went into each projection
+    mirrors: dict[str, MirrorSpec]  # BatchNorms that could not be folded whole
 
     def core(self, neuron: str) -> NeuronCore:
         shell = self.model.get_submodule(neuron)
@@ -58,45 +72,71 @@ def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = Non
     if dtype is not None:
         folded = folded.to(dtype)
     specs = dict(discovery.specs)
-    gains = {}
+    gains, mirrors = {}, {}
     for name, info in discovery.projections.items():
-        weight, bias = _folded_norms(folded, name, info.norms)
         gain = _shared_gain(discovery, name)
+        weight, bias, mirror = _folded_norms(folded, name, info.norms)
+        if mirror is not None:
+            _check_mirror(discovery, name, mirror)
+            mirrors[info.norms[-1].name] = replace(mirror, shift=mirror.shift * gain)
         gains[name] = gain
         _store(folded.get_submodule(name), weight * gain, bias * gain if bias is not None else None)
         if gain != 1.0:
             for n in info.feeds:
                 specs[n] = replace(specs[n], gain=torch.ones_like(discovery.specs[n].gain))
-    new: dict[str, nn.Module] = {n: nn.Identity() for n in discovery.norms}
+    carry_constants(folded, discovery.projections, {o.projection for o in discovery.outputs})
+    new: dict[str, nn.Module] = {n: left_of_norm(folded.get_submodule(n)) for n in discovery.norms}
+    new |= {n: Mirror(m.sign, m.shift, m.axis) for n, m in mirrors.items()}
     for name in discovery.neurons:
         module = folded.get_submodule(name)
         adapter = adapter_of(module)
         assert adapter is not None
         new[name] = adapter.shell(module, FloatCore(specs[name]))
     replace_modules(folded, new)
-    return Folded(folded.requires_grad_(False), discovery, specs, gains)
+    return Folded(folded.requires_grad_(False), discovery, specs, gains, mirrors)
 
 
-def _folded_norms(model: nn.Module, name: str, norms: tuple[Norm, ...]) -> tuple[Tensor, Tensor | None]:
+def _folded_norms(
+    model: nn.Module, name: str, norms: tuple[Norm, ...]
+) -> tuple[Tensor, Tensor | None, MirrorSpec | None]:
+    """Weight and bias with the BatchNorms in them, and what is left of the last one."""
     module = model.get_submodule(name)
     weight: Tensor = module.weight.detach().double()  # type: ignore[operator]
     bias: Tensor | None = module.bias  # type: ignore[assignment]
     bias = bias.detach().double() if bias is not None else None
     for norm in norms:
-        bn: Any = model.get_submodule(norm.name)
+        bn = batch_norm(model.get_submodule(norm.name))
         if bn.running_mean is None:
             raise FoldingError(
                 f"the BatchNorm '{norm.name}' keeps no running statistics and cannot be folded into '{name}'"
             )
         g, shift = _affine(bn, norm)
         if norm.after_max and bool((g < 0).any()):
-            raise UnsupportedOperation(
-                f"the BatchNorm '{norm.name}' behind a max-pool has negative gains in channels "
-                f"{(g < 0).nonzero().flatten().tolist()[:8]} of '{name}'; put it in front of the pool"
-            )
+            mirror = MirrorSpec(name, g.sign(), shift * norm.constant, norm_axis(bn))
+            if norm is not norms[-1] or norm.constant != 1.0 or norm.channels != tuple(range(len(g))):
+                raise UnsupportedOperation(_unfoldable(name, norm, g))
+            size = g.abs()
+            bias = size * bias if bias is not None else None
+            return weight * size.view(-1, *[1] * (weight.dim() - 1)), bias, mirror
         weight = weight * g.view(-1, *[1] * (weight.dim() - 1))
         bias = shift if bias is None else g * bias + shift
-    return weight, bias
+    return weight, bias, None
+
+
+def _unfoldable(name: str, norm: Norm, g: Tensor) -> str:
+    return (
+        f"the BatchNorm '{norm.name}' behind a max-pool has negative gains in channels "
+        f"{(g < 0).nonzero().flatten().tolist()[:8]} of '{name}'; put it in front of the pool"
+    )
+
+
+def _check_mirror(d: Discovery, name: str, mirror: MirrorSpec) -> None:
+    """Signs can stay in front of a pair's own neurons only."""
+    info = d.projections[name]
+    norm = info.norms[-1]
+    shared = [p.name for p in d.projections.values() if norm.name in {n.name for n in p.norms}]
+    if info.role != "pair" or shared != [name] or any(o.projection == name for o in d.outputs):
+        raise UnsupportedOperation(_unfoldable(name, norm, mirror.sign))
 
 
 def _affine(bn: Any, norm: Norm) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,7 @@ class Norm:
     constant: float  # what a projection that outputs 1 everywhere has become there
     after_max: bool  # a max-pool came before it
     channels: tuple[int, ...]  # its channel for every output channel of the projection; -1 where it has none
+    border: int = 0  # pixels that it adds on every side, of what it makes of 0
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,5 @@ class ProjectionInfo:
         1.0  # largest |input| of a chain's second projection, in full ranges of the first one's output
     )
     stream: int | None = None
+    constant: float | None = None  # what 1 everywhere behind the chain's first projection is at its input
     decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)

@@ -8,13 +8,15 @@ bare    fed by spikes only
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.facts import TIME, Count, Current, Data, Fact, Membrane, Opaque, Sheet
+from ptq4snn.discovery.chains import check_borders, even_constant
+from ptq4snn.discovery.facts import TIME, Count, Current, Data, Fact, Membrane, NormCall, Opaque, Sheet
 from ptq4snn.discovery.info import Kind, NeuronInfo, Norm, ProjectionInfo, Role
 from ptq4snn.discovery.outputs import leaves
 from ptq4snn.discovery.walk import NeuronCall, ProjectionCall, Walk
@@ -208,7 +210,9 @@ def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str,
         weight: Tensor = modules[name].weight  # type: ignore[assignment]
         macs = sum(prod(c.out_shape) for c in cs) // batch * (weight.numel() // weight.shape[0])
         norms = _norms(w, name, sinks.get(name, []))
-        out[name] = _read_projection(name, cs, norms, w, neurons, streams, macs)
+        check_borders(w, name, norms, modules)
+        info = _read_projection(name, cs, norms, w, neurons, streams, macs)
+        out[name] = replace(info, constant=even_constant(w, cs, modules[name]))
     return out
 
 
@@ -222,7 +226,7 @@ def _norms(w: Walk, name: str, sinks: list[Sheet]) -> tuple[Norm, ...]:
         mine = [int(c) for c in seen.tolist() if 0 <= c < count]
         maps = [(n, dict(n.channels)) for n in s.norms]
         for c in mine:
-            chain = tuple((n.name, n.constant, n.after_max, m[start + c]) for n, m in maps if start + c in m)
+            chain = tuple((*_kind(n), m[start + c]) for n, m in maps if start + c in m)
             if chains[c] is not None and chains[c] != chain:
                 names = sorted({step[0] for step in (*chain, *chains[c])})  # type: ignore[misc]
                 raise UnsupportedOperation(
@@ -231,9 +235,13 @@ def _norms(w: Walk, name: str, sinks: list[Sheet]) -> tuple[Norm, ...]:
                 )
             chains[c] = chain
             for place, step in enumerate(chain):
-                found.setdefault((place, *step[:3]), [-1] * count)[c] = step[3]
+                found.setdefault((place, *step[:-1]), [-1] * count)[c] = step[-1]
     ordered = sorted(found.items(), key=lambda item: int(item[0][0]))
-    return tuple(Norm(bn, constant, after_max, tuple(c)) for (_, bn, constant, after_max), c in ordered)
+    return tuple(Norm(bn, one, after_max, tuple(c), border) for (_, bn, one, after_max, border), c in ordered)
+
+
+def _kind(n: NormCall) -> tuple[str, float, bool, int]:
+    return n.name, n.constant, n.after_max, n.border
 
 
 def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -> tuple[Role, bool]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.discovery.batchnorm import border
 from ptq4snn.discovery.facts import (
     TIME,
     Constant,
@@ -24,6 +25,7 @@ from ptq4snn.discovery.facts import (
 from ptq4snn.discovery.graph import Graph, Node, Ref
 from ptq4snn.discovery.layout import Layout, channel_ids, layout_of
 from ptq4snn.discovery.rules import apply
+from ptq4snn.discovery.rules.shaping import padded
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
 
@@ -196,15 +198,22 @@ def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact
             # a layer of whole sequences [T, B, C, ...] says so by its step mode
             axis = 2 if getattr(module, "step_mode", "s") == "m" and rank > 2 else 1
             channels = _norm_channels(s.ids % TIME, axis)
-            if channels is not None:
-                call = NormCall(node.target, node.outputs[0], s.constant, "max_pool" in s.ops, channels)
-                return replace(fact, sheets=(replace(s, norms=(*s.norms, call)),))
+            pixels, after_max = border(module), "max_pool" in s.ops
+            if channels is not None and (not pixels or _flat(s.ids)):
+                call = NormCall(node.target, node.outputs[0], s.constant, after_max, channels, pixels)
+                ids = padded(s.ids, [pixels] * 4)
+                return replace(fact, sheets=(replace(s, ids=ids, norms=(*s.norms, call)),))
             why = "normalises one channel of its projection by several statistics"
     else:
         why = "normalises spikes" if isinstance(fact, Count) else "normalises membrane potentials"
     projections = fact.projections if isinstance(fact, Current) else frozenset()
     membranes = frozenset([fact.neuron]) if isinstance(fact, Membrane) else frozenset()
     return Opaque(f"the BatchNorm '{node.target}' {why} and cannot be folded", projections, membranes)
+
+
+def _flat(ids: Tensor) -> bool:
+    """Whether the last two axes are positions, of one channel each."""
+    return torch.equal(ids, ids[..., :1, :1].expand_as(ids))
 
 
 def _norm_channels(numbers: Tensor, axis: int) -> tuple[tuple[int, int], ...] | None:

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ptq4snn.bundle.model import save_model, signature
+from ptq4snn.discovery.batchnorm import left_of_norm
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import BundleError
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.modules.carrier import Clock, plain
 from ptq4snn.modules.device import exact_arithmetic
 from ptq4snn.modules.integer import IntegerCore
+from ptq4snn.modules.mirror import Mirror
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.surgery import copy_model, replace_modules
 from ptq4snn.plan import Plan
@@ -45,7 +47,9 @@ class QuantizedModel(nn.Module):
         self.model = copy_model(model)
         reset_neurons(self.model)
         self.specs = {}
-        new: dict[str, nn.Module] = {n: nn.Identity() for n in plan.norms}
+        new: dict[str, nn.Module] = {n: left_of_norm(self.model.get_submodule(n)) for n in plan.norms}
+        for name, m in plan.mirrors.items():
+            new[name] = Mirror(torch.tensor(m.signs), torch.tensor(m.shifts), m.axis)
         for name, p in plan.projections.items():
             ints = integers[name]
             module = self.model.get_submodule(name)

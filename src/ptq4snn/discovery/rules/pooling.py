@@ -67,8 +67,9 @@ def follow_mean(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     n = prod(shape[d] for d in axes)
     fact = facts[0]
     out = average(fact, node.op, n, node.op == "sum", lambda i, exact: reduce_ids(i, axes, keepdim, exact))
-    ids = fact.ids if isinstance(fact, Count) else fact.sheets[0].ids if isinstance(fact, Current) else None
-    if isinstance(out, (Count, Current)) and node.op == "mean" and crosses_time(ids, axes):
+    numbers = [s.ids for s in fact.sheets] if isinstance(fact, Current) else [getattr(fact, "ids", None)]
+    over_time = node.op == "mean" and any(crosses_time(i, axes) for i in numbers)
+    if isinstance(out, (Count, Current)) and over_time:
         out = replace(out, over_time=True)
     return [out]
 
@@ -131,6 +132,8 @@ def _max_count_ids(g: Graph, node: Node, ids: Tensor | None) -> Tensor | None:
 def follow_bilinear(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     before, after = g.values[node.inputs[0]].shape[-2:], g.values[node.outputs[0]].shape[-2:]
     align = node.args[2] if len(node.args) > 2 else node.kwargs.get("align_corners", False)
+    if before == after:  # every weight is 0 or 1
+        return [facts[0]]
     if align or tuple(2 * b for b in before) != tuple(after):
         raise Unfollowed("resizes bilinearly by another ratio than 2 without aligned corners")
     return [average(facts[0], "bilinear", 16, False, lambda i, _: F.interpolate(i, size=after))]

@@ -12,7 +12,7 @@ from ptq4snn.discovery.facts import Constant, Count, Current, Fact, Membrane, Sh
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.rules.support import Rule, Unfollowed, call, common_factor, through, whole
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "padded"]
 
 SHAPE = {
     "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand",
@@ -105,17 +105,17 @@ def follow_pad(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     value = float(node.args[2]) if len(node.args) > 2 else 0.0
     if isinstance(fact, Count):
         joined = join_counts(fact, _constant_count(Constant(value), fact.factor))
-        return [replace(joined, ids=_padded(fact.ids, pads) if fact.ids is not None else None)]
+        return [replace(joined, ids=padded(fact.ids, pads) if fact.ids is not None else None)]
     if isinstance(fact, Current) and value == 0:
         sheets = []
         for s in fact.sheets:
-            ids = _padded(s.ids, pads)
+            ids = padded(s.ids, pads)
             sheets.append(replace(s, ids=ids, ops=(*s.ops, "pad"), uneven=s.uneven or "pad"))
         return [replace(fact, sheets=tuple(sheets))]
     raise Unfollowed("pads with something else than zeros")
 
 
-def _padded(ids: Tensor, pads: list[int]) -> Tensor:
+def padded(ids: Tensor, pads: list[int]) -> Tensor:
     """Numbers of a padded tensor: those of the border go on, which is right where channels are not padded."""
     for i in range(len(pads) // 2):
         axis = ids.dim() - 1 - i
