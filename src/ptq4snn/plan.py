@@ -54,7 +54,7 @@ class ProjectionPlan:
 
 @dataclass(frozen=True)
 class MirrorPlan:
-    """In the place of a BatchNorm behind a max-pool: y -> sign y + shift, in the projection's emitted units."""
+    """In the place of a BatchNorm behind a max-pool: y -> sign y + shift, in the units the projection emits."""
 
     projection: str
     signs: Integers

@@ -2,8 +2,8 @@
 
     g max(y) + b  =  sign(g) max(|g| y) + b
 
-|g| is folded into the projection; the sign and the shift stay where the BatchNorm was. For a negative gain this
-is the minimum of the negated current.
+|g| is folded into the projection; the sign and the shift stay where the BatchNorm was. For a negative gain
+this is the minimum of the negated current.
 """
 
 from __future__ import annotations
