@@ -21,8 +21,8 @@ from ptq4snn import pipeline
 from ptq4snn.bridge import lattice as lattice_module
 from ptq4snn.frameworks import Shell
 from ptq4snn.models.neuron import LIF
+from ptq4snn.models.patches import per_step
 from ptq4snn.models.sdt import SpikeDrivenTransformer
-from ptq4snn.models.sew_resnet import per_step
 from ptq4snn.modules.carrier import StreamTensor, counted, plain
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.projection import QuantProjection

@@ -54,7 +54,7 @@ class ProjectionPlan:
 
 @dataclass(frozen=True)
 class MirrorPlan:
-    """In the place of a BatchNorm behind a max-pool: y -> sign y + shift, in the units the projection emits."""
+    """In the place of a BatchNorm behind a max-pool: y -> sign y + shift, counted as the projection does."""
 
     projection: str
     signs: Integers

@@ -13,7 +13,7 @@ from ptq4snn.discovery.folding import fold, verify
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.models.meta_spikeformer import BNAndPad, RepConv
 from ptq4snn.models.neuron import LIF
-from ptq4snn.models.sew_resnet import per_step
+from ptq4snn.models.patches import per_step
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.numerics.fixed_point import rshift_even
 from ptq4snn.recipe import Recipe

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-TESTS = sorted(p.name for p in HERE.glob("test_spikingjelly*.py") if p.name != Path(__file__).name)
+ROOT = Path(__file__).parents[2]
+TESTS = sorted(
+    str(p.relative_to(ROOT)) for p in ROOT.glob("tests/*/test_spikingjelly*.py") if p != Path(__file__)
+)
 
 
 @pytest.mark.parametrize("tests", TESTS)
@@ -25,8 +27,8 @@ def test_generation(variable: str, tests: str) -> None:
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     # a plain environment's own SpikingJelly, if any, comes after the folder
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / tests)],
-        cwd=HERE.parents[1],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests],
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path, "PTQ4SNN_EXPECTED_SPIKINGJELLY": folder},
         capture_output=True,
         text=True,

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ptq4snn.models.meta_spikeformer import Backbone
 from ptq4snn.models.neuron import LIF
-from ptq4snn.models.sew_resnet import per_step
+from ptq4snn.models.patches import per_step
 
 __all__ = ["FPNHead", "FPNNeck", "SpikeFPN"]
 

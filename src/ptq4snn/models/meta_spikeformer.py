@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ptq4snn.models.neuron import LIF
-from ptq4snn.models.sew_resnet import per_step
+from ptq4snn.models.patches import per_step
 
 __all__ = ["BNAndPad", "Backbone", "MetaSpikeFormer", "RepConv"]
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ptq4snn.models.neuron import LIF
-from ptq4snn.models.sew_resnet import per_step
+from ptq4snn.models.patches import per_step
 from ptq4snn.models.spikformer import ATTENTION_THRESHOLD, as_sequence, attend
 
 __all__ = ["CIFAR", "EVENTS", "IMAGENET", "Layout", "QKFormer", "Step"]

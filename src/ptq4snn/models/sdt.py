@@ -15,44 +15,21 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ptq4snn.models.neuron import LIF
-from ptq4snn.models.sew_resnet import per_step
+from ptq4snn.models.patches import STAGES, PatchEmbedding, per_step
 
 __all__ = ["SpikeDrivenTransformer"]
 
 ATTENTION_THRESHOLD = 0.5
 
 
-class PatchEmbedding(nn.Module):
-    """`pooling` has a character for each of the four stages; 1 halves the resolution there."""
-
-    def __init__(self, in_channels: int, width: int, pooling: str) -> None:
-        super().__init__()
-        self.pooling = pooling
-        widths = (in_channels, width // 8, width // 4, width // 2, width)
-        for i, suffix in enumerate(("", "1", "2", "3")):
-            conv = nn.Conv2d(widths[i], widths[i + 1], 3, 1, 1, bias=False)
-            self.add_module(f"proj_conv{suffix}", conv)
-            self.add_module(f"proj_bn{suffix}", nn.BatchNorm2d(widths[i + 1]))
-            self.add_module(f"proj_lif{suffix}", LIF())
-            self.add_module(f"maxpool{suffix}", nn.MaxPool2d(3, 2, 1))
-        self.rpe_conv = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.rpe_bn = nn.BatchNorm2d(width)
-        self.rpe_lif = LIF()  # not used, as in the original
-
-    def current(self, x: Tensor, suffix: str) -> Tensor:
-        conv, bn = self.get_submodule(f"proj_conv{suffix}"), self.get_submodule(f"proj_bn{suffix}")
-        return per_step(bn, per_step(conv, x))
-
-    def pooled(self, x: Tensor, stage: int, suffix: str) -> Tensor:
-        return per_step(self.get_submodule(f"maxpool{suffix}"), x) if self.pooling[stage] == "1" else x
+class MembraneEmbedding(PatchEmbedding):
+    """The last stage's current goes on as the residual stream; `rpe_lif` is not used, as in the original."""
 
     def forward(self, x: Tensor) -> Tensor:  # [T, B, in_channels, H, W]
-        for i, suffix in enumerate(("", "1", "2")):
-            x = self.get_submodule(f"proj_lif{suffix}")(self.current(x, suffix))
-            x = self.pooled(x, i, suffix)
-        features = self.pooled(self.current(x, "3"), 3, "3")
-        spikes: Tensor = self.get_submodule("proj_lif3")(features)
-        return per_step(self.rpe_bn, per_step(self.rpe_conv, spikes)) + features
+        for i in range(3):
+            x = self.pooled(self.fire(self.current(x, STAGES[i]), STAGES[i]), i)
+        features = self.pooled(self.current(x, STAGES[3]), 3)
+        return self.position(self.fire(features, STAGES[3])) + features
 
 
 class Attention(nn.Module):
@@ -143,7 +120,7 @@ class SpikeDrivenTransformer(nn.Module):
         if len(pooling) != 4 or set(pooling) - {"0", "1"}:
             raise ValueError(f"pooling must be four digits 0 or 1, got {pooling!r}")
         self.T = T
-        self.patch_embed = PatchEmbedding(in_channels, width, pooling)
+        self.patch_embed = MembraneEmbedding(in_channels, width, pooling)
         self.block = nn.ModuleList(Block(width, heads, mlp_ratio, dvs) for _ in range(depth))
         self.head_lif = LIF()
         self.head = nn.Linear(width, num_classes)

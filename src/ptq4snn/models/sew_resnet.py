@@ -19,19 +19,14 @@ from typing import TypeVar
 from torch import Tensor, nn
 
 from ptq4snn.models.neuron import IF, LIF
+from ptq4snn.models.patches import per_step
 
-__all__ = ["BasicBlock", "Bottleneck", "SEWResNet", "from_official", "per_step", "sew_resnet"]
+__all__ = ["BasicBlock", "Bottleneck", "SEWResNet", "from_official", "sew_resnet"]
 
 Neuron = Callable[[], nn.Module]
 Value = TypeVar("Value")
 CONNECTIONS = ("ADD", "AND", "IAND")
 DEPTHS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
-
-
-def per_step(module: nn.Module, x: Tensor) -> Tensor:
-    """Apply a stateless module to x[T, B, ...] with time folded into the batch."""
-    y: Tensor = module(x.flatten(0, 1))
-    return y.view(x.shape[0], x.shape[1], *y.shape[1:])
 
 
 def conv3x3(cin: int, cout: int, stride: int = 1) -> nn.Conv2d:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.models.neuron import LIF
-from ptq4snn.models.sew_resnet import per_step
+from ptq4snn.models.patches import STAGES, PatchEmbedding, per_step
 
 __all__ = ["Spikformer", "as_sequence", "attend"]
 
@@ -42,31 +42,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, scale: float, inner_firs
     return out.transpose(2, 3).flatten(3)  # [T, B, N, C]
 
 
-class PatchEmbedding(nn.Module):
-    """`pooling` has a character for each of the four stages; 1 halves the resolution there."""
-
-    def __init__(self, in_channels: int, width: int, pooling: str) -> None:
-        super().__init__()
-        self.pooling = pooling
-        widths = (in_channels, width // 8, width // 4, width // 2, width)
-        for i, suffix in enumerate(("", "1", "2", "3")):
-            conv = nn.Conv2d(widths[i], widths[i + 1], 3, 1, 1, bias=False)
-            self.add_module(f"proj_conv{suffix}", conv)
-            self.add_module(f"proj_bn{suffix}", nn.BatchNorm2d(widths[i + 1]))
-            self.add_module(f"proj_lif{suffix}", LIF())
-            if pooling[i] == "1":
-                self.add_module(f"maxpool{suffix}", nn.MaxPool2d(3, 2, 1))
-        self.rpe_conv = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.rpe_bn, self.rpe_lif = nn.BatchNorm2d(width), LIF()
+class SpikeEmbedding(PatchEmbedding):
+    """Every stage ends in spikes, and so does the position embedding that is added to them."""
 
     def forward(self, x: Tensor) -> Tensor:  # [T, B, in_channels, H, W] -> [T, B, width, H', W']
-        for i, suffix in enumerate(("", "1", "2", "3")):
-            conv, bn = self.get_submodule(f"proj_conv{suffix}"), self.get_submodule(f"proj_bn{suffix}")
-            x = self.get_submodule(f"proj_lif{suffix}")(per_step(bn, per_step(conv, x)))
-            if self.pooling[i] == "1":
-                x = per_step(self.get_submodule(f"maxpool{suffix}"), x)
-        position: Tensor = self.rpe_lif(per_step(self.rpe_bn, per_step(self.rpe_conv, x)))
-        return position + x
+        for i, suffix in enumerate(STAGES):
+            x = self.pooled(self.fire(self.current(x, suffix), suffix), i)
+        spikes: Tensor = self.rpe_lif(self.position(x))
+        return spikes + x
 
 
 class Projection(nn.Module):
@@ -182,7 +165,7 @@ class Spikformer(nn.Module):
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
         self.T, self.kind = T, kind
-        self.patch_embed = PatchEmbedding(in_channels, width, pooling)
+        self.patch_embed = SpikeEmbedding(in_channels, width, pooling)
         if tokens is not None:  # not used, as in the original
             self.pos_embed = nn.Parameter(torch.zeros(1, tokens, width))
             self.norm = nn.LayerNorm(width)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 
 from ptq4snn.models.neuron import LIF
-from ptq4snn.models.sew_resnet import per_step
+from ptq4snn.models.patches import per_step
 
 __all__ = ["VGG16", "SpikingVGG"]
 
