@@ -133,7 +133,8 @@ def test_evaluate_refusals(api: Any, cli: Cli) -> None:
 def demo_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("ptq4snn.evaluation.demo")
 
-    def rows(progress: Any) -> Iterator[dict[str, Any]]:
+    def rows(progress: Any, data: str) -> Iterator[dict[str, Any]]:
+        assert data == "default"
         yield from progress.track(ROWS, len(ROWS), "demo")
 
     module.rows = rows  # type: ignore[attr-defined]

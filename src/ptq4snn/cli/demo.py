@@ -35,7 +35,7 @@ SETTING_WIDTH = 24
 def run(args: argparse.Namespace) -> None:
     from ptq4snn.evaluation.demo import rows
 
-    found = rows(for_terminal())
+    found = rows(for_terminal(), args.data)
     if args.json:
         print(json.dumps(list(found), indent=2))
     elif sys.stdout.isatty():

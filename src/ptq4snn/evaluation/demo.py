@@ -7,6 +7,7 @@ from typing import Any
 
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
+from ptq4snn.data.source import open_data
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.models.zoo import load_default
 from ptq4snn.pipeline import prepare, run
@@ -27,10 +28,10 @@ SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
 BATCH = 100
 
 
-def rows(progress: Progress) -> Iterator[dict[str, Any]]:
-    """One row a setting, as soon as it is measured; accuracy in % on the 2,000 embedded test images."""
-    calibration, images, labels = default_sample()
-    batches = list(zip(normalize(images).split(BATCH), labels.split(BATCH), strict=True))
+def rows(progress: Progress, data: str = "default") -> Iterator[dict[str, Any]]:
+    """One row a setting, as soon as it is measured; accuracy in % on `data`, the embedded images by default."""
+    calibration = default_sample()[0]
+    batches = list(open_data(data, "test", batch_size=BATCH))
     model = load_default()
     recipe = Recipe()
     base = evaluate(model, batches, progress=progress)["accuracy"]
