@@ -2,8 +2,8 @@
 
     python scripts/train_default.py DATA OUT [--epochs 15 9] [--compile]
 
-DATA holds cifar-10-batches-bin. OUT gets one resumable checkpoint per stage and the best weights of the
-last stage as `default.safetensors`. Started again after a kill, it goes on with the next epoch.
+DATA holds cifar-10-batches-bin. OUT gets one resumable checkpoint per stage and the newest weights as
+`default.safetensors`. Started again after a kill, it goes on with the next epoch.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def train_stage(
     if start is not None:
         model.load_state_dict(torch.load(start, weights_only=True)["model"])
     opt = torch.optim.AdamW(model.parameters(), weight_decay=WEIGHT_DECAY)
-    first, best = 0, 0.0
+    first = 0
     if file.exists():
         saved = torch.load(file, weights_only=True)
         model.load_state_dict(saved["model"])
         opt.load_state_dict(saved["opt"])
-        first, best = saved["epoch"] + 1, saved["best"]
+        first = saved["epoch"] + 1
     forward = torch.compile(model) if compiled else model
     x, y = train
     per_epoch = len(y) // BATCH
@@ -101,9 +101,8 @@ def train_stage(
             f"{time.time() - began:.0f} s",
             flush=True,
         )
-        best = max(best, acc)
         torch.save(
-            {"model": model.state_dict(), "opt": opt.state_dict(), "epoch": epoch, "best": best},
+            {"model": model.state_dict(), "opt": opt.state_dict(), "epoch": epoch},
             file.with_suffix(".tmp"),
         )
         file.with_suffix(".tmp").replace(file)

@@ -96,5 +96,5 @@ def evaluate_options(p: argparse.ArgumentParser) -> None:
 
 
 def demo_options(p: argparse.ArgumentParser) -> None:
-    help_text = "labelled test data: a folder that holds cifar-10-batches-bin; without it 2,000 embedded images"
+    help_text = "test data: a folder that holds cifar-10-batches-bin; without it 2,000 embedded images"
     p.add_argument("--data", default="default", help=help_text)

@@ -29,7 +29,7 @@ BATCH = 100
 
 
 def rows(progress: Progress, data: str = "default") -> Iterator[dict[str, Any]]:
-    """One row a setting, as soon as it is measured; accuracy in % on `data`, the embedded images by default."""
+    """One row a setting, as soon as it is measured; accuracy in % on `data` (default: embedded images)."""
     calibration = default_sample()[0]
     batches = list(open_data(data, "test", batch_size=BATCH))
     model = load_default()
