@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ptq4snn.bundle.model import load_model
 from ptq4snn.calibration import micro_batches
 from ptq4snn.discovery.discover import Discovery, discover
+from ptq4snn.errors import UnsupportedModel
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.surgery import copy_model
@@ -39,9 +40,14 @@ def quantize(
     batch_axis: axis of the samples in a batch, 1 for time-first tensors [T, B, ...].
     The model given is not changed.
     """
+    if isinstance(model, QuantizedModel):
+        raise UnsupportedModel("the model is quantized already; give the float model")
+    if not isinstance(model, nn.Module):
+        raise UnsupportedModel(f"a model must be a torch.nn.Module, not {type(model).__name__}")
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
-    return run(prepare(copy_model(model), samples, settings, batch_axis, device, progress), settings)
+    with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+        return run(prepare(copy_model(model), samples, settings, batch_axis, device, progress), settings)
 
 
 def load(path: str | Path, model: nn.Module) -> QuantizedModel:
@@ -52,4 +58,5 @@ def load(path: str | Path, model: nn.Module) -> QuantizedModel:
 def inspect(model: nn.Module, sample: Any, batch_axis: int = 0) -> Discovery:
     """Every neuron as pair, stream or bare, found by following one batch through a real forward pass."""
     first: Tensor = next(micro_batches(sample, 2, batch_axis))
-    return discover(copy_model(model), first, batch_axis)
+    with torch.random.fork_rng(devices=[]):
+        return discover(copy_model(model), first, batch_axis)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,8 @@ __all__ = ["Calibration", "batches_of", "micro_batches"]
 
 def batches_of(samples: Any, batch_axis: int = 0) -> Iterator[Tensor]:
     """Input batches of a tensor, a DataLoader or any iterable; of (x, y) batches x."""
+    if isinstance(samples, np.ndarray):
+        samples = torch.from_numpy(samples)
     if isinstance(samples, Tensor):
         yield from samples.split(256, batch_axis) if samples.dim() > batch_axis else (samples,)
         return

@@ -14,7 +14,7 @@ from ptq4snn.calibration import Calibration
 from ptq4snn.discovery.discover import discover, reset_neurons
 from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.errors import CheckpointError, SilentNetworkWarning
-from ptq4snn.evaluation.readout import Readout, find_readout
+from ptq4snn.evaluation.readout import Readout, find_readout, same_draws
 from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
@@ -39,17 +39,19 @@ class Prepared:
     _logits: list[Tensor] | None = None
 
     def float_logits(self) -> list[Tensor]:
-        """Logits of the float model on the held-out micro-batches."""
+        """Logits of the float model on the held-out samples."""
         if self._logits is None:
-            self._logits = list(logits(self.folded.model, self.held_out, self.readout))
+            batches = join(self.held_out, self.batch_axis)
+            self._logits = list(logits(self.folded.model, batches, self.readout))
         return self._logits
 
 
 def logits(model: nn.Module, batches: list[Tensor], readout: Readout) -> Iterator[Tensor]:
     for x in batches:
         reset_neurons(model)
-        with torch.no_grad():
-            yield readout(model(x))
+        with torch.no_grad(), same_draws():
+            found = readout(model(x))
+        yield found
     reset_neurons(model)
 
 

@@ -213,13 +213,13 @@ def _neuron(
     folded: Folded, name: str, made: dict[str, ProjectionLattice], streams: dict[int, Tensor]
 ) -> NeuronLattice:
     info, spec = folded.discovery.neurons[name], folded.specs[name]
-    theta, rho, leak, gain = (
+    theta, leak, gain, rho = (
         per_channel(folded, name, v, what)
         for v, what in (
             (spec.theta, "threshold"),
-            (spec.rho, "reset"),
             (spec.leak, "leak"),
             (spec.gain, "gain"),
+            (spec.rho, "reset"),  # last: it is made of the others
         )
     )
     if info.stream is not None:

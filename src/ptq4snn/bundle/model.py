@@ -66,8 +66,11 @@ def save_model(q: QuantizedModel, path: Path) -> None:
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
     floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model).items()}
     header = {"plan": plan, "signature": q.signature}
-    _write_json(Path(f"{path}.report.json"), q.report)
     write_bundle(path, header, {**integers, **plan_integers}, {**floats, **plan_floats})
+    try:
+        _write_json(Path(f"{path}.report.json"), q.report)
+    except OSError as why:
+        raise BundleError(f"the report {path}.report.json cannot be written: {why.strerror}") from why
 
 
 def _int32(x: Tensor) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import is_norm
-from ptq4snn.discovery.facts import Current
+from ptq4snn.discovery.facts import Constant, Current
 from ptq4snn.discovery.graph import Graph, NodeKind
 from ptq4snn.discovery.outputs import output_axis
 from ptq4snn.discovery.pairs import (
@@ -20,7 +21,7 @@ from ptq4snn.discovery.pairs import (
 )
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.walk import TRANSPOSED, Walk, is_projection, walk
-from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedOperation
+from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 
 __all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons"]
@@ -105,7 +106,11 @@ def neuron_specs(model: nn.Module) -> dict[str, NeuronSpec]:
     for name, module in model.named_modules():
         adapter = adapter_of(module)
         if adapter is not None:
-            specs[name] = adapter.spec(module, name)
+            specs[name] = spec = adapter.spec(module, name)
+            if not all(bool(torch.isfinite(v).all()) for v in (spec.leak, spec.gain, spec.theta, spec.rho)):
+                raise UnsupportedNeuron(
+                    f"the threshold, leak or reset of the neuron '{name}' is not finite; give it a finite one"
+                )
     if not specs:
         raise UnsupportedModel(
             "the model has no spiking neurons that are known here; supported are the project's own, "
@@ -136,22 +141,26 @@ def _classify(module: nn.Module) -> NodeKind | None:
 def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery:
     """Follow `sample` (a batch) through `model` once. The model is put into eval mode."""
     specs = neuron_specs(model)
-    for name, m in model.named_modules():
-        if isinstance(m, TRANSPOSED):
-            raise UnsupportedOperation(f"'{name}' is a {type(m).__name__}; use upsampling and a convolution")
+    _refuse_projections(model)
     model.eval()
     reset_neurons(model)
     try:
         graph, _ = record(model, sample, _classify)
     except (RuntimeError, ValueError, TypeError, IndexError) as why:
         raise DataError(
-            f"the model cannot run on a sample of shape {list(sample.shape)}: {str(why).splitlines()[0]}; "
-            f"check the input's shape and batch_axis"
+            f"the model cannot run on a sample of shape {list(sample.shape)} and type {sample.dtype}: "
+            f"{str(why).splitlines()[0]}; check the input's shape and type and batch_axis"
         ) from why
     finally:
         reset_neurons(model)
     modules = dict(model.named_modules())
     w = walk(graph, model)
+    if w.outputs and isinstance(w.outputs[0], Constant):
+        raise UnsupportedModel(
+            "the model's output is not made by anything in its forward pass; a neuron's state must be "
+            "returned by the neuron (as snnTorch does), not read from an attribute: return spikes or a "
+            "projection instead"
+        )
     streams = find_streams(w)
     neurons = _own_steps(w, read_neurons(w, specs, streams), sample.shape[batch_axis])
     if not neurons:
@@ -166,6 +175,17 @@ def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery
         unused_neurons=tuple(n for n in specs if n not in neurons),
         unused_projections=tuple(n for n, m in modules.items() if is_projection(m) and n not in projections),
     )
+
+
+def _refuse_projections(model: nn.Module) -> None:
+    for name, m in model.named_modules():
+        if isinstance(m, TRANSPOSED):
+            raise UnsupportedOperation(f"'{name}' is a {type(m).__name__}; use upsampling and a convolution")
+        if is_projection(m) and not isinstance(vars(m)["_parameters"].get("weight"), nn.Parameter):
+            raise UnsupportedOperation(
+                f"the weight of '{name}' is computed (weight norm or another parametrization); make it a "
+                f"plain parameter first, e.g. with torch.nn.utils.parametrize.remove_parametrizations"
+            )
 
 
 def _own_steps(w: Walk, neurons: dict[str, NeuronInfo], batch: int) -> dict[str, NeuronInfo]:

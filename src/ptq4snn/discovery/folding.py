@@ -201,7 +201,15 @@ def _spikes(model: nn.Module, discovery: Discovery, x: Tensor) -> list[tuple[str
 
         return hook
 
+    def widen(_m: nn.Module, args: Any, kwargs: Any) -> Any:
+        """The model's own code may cast to float32 on the way."""
+        return tree_map(
+            lambda a: a.double() if isinstance(a, Tensor) and a.is_floating_point() else a, (args, kwargs)
+        )
+
     handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in discovery.neurons]
+    leaves = [*discovery.neurons, *discovery.projections, *discovery.norms]
+    handles += [model.get_submodule(n).register_forward_pre_hook(widen, with_kwargs=True) for n in leaves]
     reset_neurons(model)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):

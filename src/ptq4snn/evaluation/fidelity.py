@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ptq4snn.allocation.search import divergence
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.pairs import NeuronInfo
+from ptq4snn.evaluation.readout import same_draws
 from ptq4snn.modules.carrier import plain
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.quantized import QuantizedModel
@@ -252,7 +253,8 @@ def _lockstep(
             logits = []
             for network in (prepared.folded.model, model):
                 reset_neurons(network)
-                logits.append(prepared.readout(network(x)))
+                with same_draws():
+                    logits.append(prepared.readout(network(x)))
             for meter in meters.values():
                 meter.held.clear()
             here, (a, b) = x.shape[axis], divergence(*logits)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ from torch.utils._pytree import tree_flatten
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import UnsupportedModel
 
-__all__ = ["Readout", "find_readout"]
+__all__ = ["Readout", "find_readout", "same_draws"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,14 @@ class Readout:
         x = first_tensor(output)
         y = x.float().flatten(0, self.axis - 1).mean(0) if self.axis else x.float()
         return y if y.dim() > 1 else y.unsqueeze(1)
+
+
+@contextmanager
+def same_draws() -> Iterator[None]:
+    """An encoder that draws spikes draws the same ones in every model; the global random state comes back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
 
 
 def first_tensor(output: Any) -> Tensor:

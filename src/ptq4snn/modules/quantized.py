@@ -61,6 +61,8 @@ class QuantizedModel(nn.Module):
                 kind = type(neuron).__name__
                 raise BundleError(f"'{name}' is a {kind}, not a neuron: another model's bundle")
             self.specs[name] = adapter.spec(neuron, name)
+            if (self.specs[name].reset, self.specs[name].comparator) != (n.reset, n.comparator):
+                raise BundleError(f"the neuron '{name}' resets or fires otherwise: another model's bundle")
             new[name] = adapter.shell(neuron, IntegerCore(n, self.specs[name], self.clock, plan.steps))
         replace_modules(self.model, new)
         self.requires_grad_(False).eval()
@@ -85,6 +87,11 @@ class QuantizedModel(nn.Module):
         with exact_arithmetic(next(self.buffers()).device):
             out = self.model(*args, **kwargs)
         leaves, tree = tree_flatten(out)
+        if sum(isinstance(x, Tensor) for x in leaves) != len(self.plan.outputs):
+            raise BundleError(
+                f"the model returns other outputs than the one that was quantized, which returned "
+                f"{len(self.plan.outputs)} tensors; give that model"
+            )
         tensors = iter(self.plan.outputs)
         decoded = [self._decode(x, next(tensors)) if isinstance(x, Tensor) else x for x in leaves]
         return tree_unflatten(decoded, tree)
@@ -100,7 +107,7 @@ class QuantizedModel(nn.Module):
             unit = torch.tensor(p.rescale.scales, dtype=torch.float64, device=x.device)
         return (x.double() * unit.view(-1, *[1] * (-how.axis - 1))).float()
 
-    def reset(self) -> None:
+    def reset_state(self) -> None:
         """Forget every neuron's state, whatever framework it is of."""
         for module in self.model.modules():
             if isinstance(module, Shell):

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.evaluation.readout import Readout
+from ptq4snn.evaluation.readout import Readout, same_draws
 from ptq4snn.modules.quantized import QuantizedModel
 
 __all__ = ["sensitivity"]
@@ -64,14 +64,14 @@ def sensitivity(
         for n, r in recorders.items():
             folded.core(n).probe = r
         reset_neurons(folded.model)
-        with torch.no_grad():
+        with torch.no_grad(), same_draws():
             labels = readout(folded.model(x)).argmax(1)
         probes = {n: SpikeDifference(neurons[n].layout, recorders[n].spikes) for n in neurons}
         for n, p in probes.items():
             folded.core(n).probe = None
             reference.core(n).probe = p
-        reference.reset()
-        with torch.enable_grad():
+        reference.reset_state()
+        with torch.enable_grad(), same_draws():
             loss = F.cross_entropy(readout(reference(x)), labels)
             loss.backward()
         for n, p in probes.items():
@@ -80,5 +80,5 @@ def sensitivity(
             total[n] = total.get(n, 0) + (z + z.square() / 2).abs()
         count += 1
     reset_neurons(folded.model)
-    reference.reset()
+    reference.reset_state()
     return {n: g / max(1, count) for n, g in total.items()}
