@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
+from oracles.image_layouts import write_camvid, write_cifar, write_imagenet, write_voc
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
-from ptq4snn.data.source import Split, open_data
+from ptq4snn.data.samples import Preprocessing, SampleBatches
+from ptq4snn.data.source import DATA, Split, open_data, open_labelled, open_samples
 from ptq4snn.errors import DataError, PTQ4SNNError
 
 X = np.arange(7 * 2 * 3, dtype=np.float32).reshape(7, 2, 3)
@@ -25,18 +28,23 @@ def join(batches: Iterable[object], axis: int = 0) -> Tensor:
     return torch.cat([b[0] if isinstance(b, tuple) else b for b in batches], axis)  # type: ignore[misc]
 
 
-def test_default_calibration_is_the_sample_normalised() -> None:
+@pytest.fixture(scope="module")
+def embedded() -> tuple[Tensor, Tensor, Tensor]:
+    return default_sample()  # takes a while to unpack
+
+
+def test_default_calibration_is_the_sample_normalised(embedded: tuple[Tensor, Tensor, Tensor]) -> None:
     batches = open_data("default", "calibration", batch_size=500)
     parts = list(batches)
     assert [len(p) for p in parts] == [500, 500, 24]
-    assert torch.equal(join(parts), normalize(default_sample()[0]))
+    assert torch.equal(join(parts), normalize(embedded[0]))
     assert torch.equal(join(batches), join(parts)), "the second pass must see the same"
 
 
-def test_default_test_has_labels() -> None:
+def test_default_test_has_labels(embedded: tuple[Tensor, Tensor, Tensor]) -> None:
     parts = list(open_data("default", "test", batch_size=1000))
-    assert torch.equal(torch.cat([y for _, y in parts]), default_sample()[2])
-    assert torch.equal(join(parts), normalize(default_sample()[1]))
+    assert torch.equal(torch.cat([y for _, y in parts]), embedded[2])
+    assert torch.equal(join(parts), normalize(embedded[1]))
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -61,6 +69,19 @@ def test_files(tmp_path: Path, kind: str, axis: int) -> None:
         assert torch.cat([p[1] for p in parts]).tolist() == Y.tolist()
 
 
+@pytest.mark.parametrize("kind", ["npz", "safetensors"])
+def test_label_maps(tmp_path: Path, kind: str) -> None:
+    maps = np.random.default_rng(0).integers(0, 255, (7, 2, 3), np.uint8)
+    file = tmp_path / f"d.{kind}"
+    if kind == "npz":
+        np.savez(file, x=X, y=maps)
+    else:
+        save_file({"x": torch.from_numpy(X), "y": torch.from_numpy(maps)}, file)
+    parts = list(open_data(str(file), "test", batch_size=3))
+    y = torch.cat([p[1] for p in parts])
+    assert y.dtype == torch.int64 and np.array_equal(y, maps)
+
+
 def test_npy_is_mapped_not_read(tmp_path: Path) -> None:
     """A sparse file far larger than memory opens, and its last batch can be read."""
     file = tmp_path / "huge.npy"
@@ -75,7 +96,8 @@ def test_npy_is_mapped_not_read(tmp_path: Path) -> None:
     batches = open_data(str(file), "calibration", batch_size=8)
     first = next(iter(batches))
     assert isinstance(first, Tensor) and first.shape == (8, 1024)
-    assert batches.x(count - 8, count).shape == (8, 1024)  # type: ignore[attr-defined]
+    assert len(batches) == count // 8  # type: ignore[arg-type]
+    assert batches.samples[range(count - 8, count)].shape == (8, 1024)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float64, np.float16, ">f4"])
@@ -85,33 +107,20 @@ def test_numbers_become_float32(tmp_path: Path, dtype: object) -> None:
     assert joined.dtype == torch.float32 and np.array_equal(joined.numpy(), X)
 
 
-def cifar_folder(root: Path) -> tuple[Path, np.ndarray]:
-    """Five train files of 4 records and one test file of 3, pixel values and labels counting up."""
-    folder = root / "cifar-10-batches-bin"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    rows = rng.integers(0, 256, (23, 3073), np.uint8)
-    rows[:, 0] = np.arange(23) % 10
-    for i in range(5):
-        rows[4 * i : 4 * i + 4].tofile(folder / f"data_batch_{i + 1}.bin")
-    rows[20:].tofile(folder / "test_batch.bin")
-    return folder, rows
-
-
 @pytest.mark.parametrize(("split", "part"), [("calibration", slice(0, 20)), ("test", slice(20, 23))])
 def test_cifar_folder_across_file_borders(tmp_path: Path, split: Split, part: slice) -> None:
-    folder, rows = cifar_folder(tmp_path)
-    for spec in (tmp_path, folder):
+    folder, images, labels = write_cifar(tmp_path, "cifar10", "binary")
+    for spec in (tmp_path, folder, f"cifar10:{tmp_path}"):
         parts = list(open_data(str(spec), split, batch_size=3))
-        expected = normalize(torch.from_numpy(rows[part, 1:].reshape(-1, 3, 32, 32)))
+        expected = normalize(torch.from_numpy(images[part].reshape(-1, 3, 32, 32)))
         assert torch.equal(join(parts), expected)
-        assert torch.cat([p[1] for p in parts]).tolist() == rows[part, 0].tolist()
+        assert torch.cat([p[1] for p in parts]).tolist() == labels[part].tolist()
 
 
 def test_cifar_folder_refusals(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no cifar-10-batches-bin"):
-        open_data(str(tmp_path), "test")
-    folder, _ = cifar_folder(tmp_path)
+        open_data(str(tmp_path), "test", name="cifar10")
+    folder, _, _ = write_cifar(tmp_path, "cifar10", "binary")
     (folder / "data_batch_2.bin").write_bytes(b"x" * 3000)
     with pytest.raises(DataError, match=r"data_batch_2\.bin is truncated"):
         open_data(str(tmp_path), "calibration")
@@ -209,3 +218,184 @@ def test_bad_factories_are_one_sentence(factories: None, spec: str, message: str
     with pytest.raises(PTQ4SNNError) as e:
         open_data(spec, "test")
     assert message in str(e.value) and "\n" not in str(e.value)
+
+
+WNIDS = ("n01440764", "n02102040", "n15075141")
+SMALL = Preprocessing(resize=8, size=8)
+
+
+def lay_out(root: Path, name: str) -> Path:
+    """A tiny data set; returns what the user would name."""
+    if name in ("cifar10", "cifar100"):
+        write_cifar(root, name, "python")
+    elif name == "imagenet":
+        write_imagenet(root, WNIDS, 3)
+    elif name == "voc2012":
+        write_voc(root / "VOCdevkit/VOC2012", {"a": (30, 40), "b": (40, 30)}, "train")
+        write_voc(root / "VOCdevkit/VOC2012", {"a": (30, 40), "b": (40, 30)})
+    else:
+        write_camvid(root / "c.npz")
+        return root / "c.npz"
+    return root
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "imagenet", "voc2012", "camvid"])
+def test_data_sets_by_name_and_by_content(tmp_path: Path, name: str) -> None:
+    """NAME:PATH, PATH for a model of that data set, and PATH alone are the same samples."""
+    path = lay_out(tmp_path, name)
+    small = SMALL if name == "imagenet" else Preprocessing(size=8) if name == "voc2012" else Preprocessing()
+    for split in ("train", "calibration", "test", "val"):
+        explicit = open_samples(f"{name}:{path}", split, small)
+        for other in (open_samples(str(path), split, small, name), open_samples(str(path), split, small)):
+            assert type(other) is type(explicit) and len(other) == len(explicit) > 0
+            pairs = zip(explicit[[1, 0]], other[[1, 0]], strict=True)
+            assert all(torch.equal(a, b) for a, b in pairs)
+        batches = open_data(str(path), split, preprocessing=small, batch_size=2)
+        assert isinstance(batches, SampleBatches) and type(batches.samples) is type(explicit)
+
+
+def test_splits(tmp_path: Path) -> None:
+    file = lay_out(tmp_path, "camvid")
+    lengths = {
+        split: len(open_samples(str(file), split)) for split in ("train", "calibration", "val", "test")
+    }
+    assert lengths == {"train": 5, "calibration": 5, "val": 2, "test": 3}
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("Train/0/00002.bin", "nmnist"),
+        ("airplane/cifar10_airplane_0.aedat", "cifar10-dvs"),
+        ("events_np/airplane/cifar10_airplane_0.npz", "cifar10-dvs"),
+    ],
+)
+def test_event_folders_are_recognised(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_bytes(b"")
+    assert [n for n, data in DATA.items() if data.found(tmp_path)] == [name]
+
+
+def test_an_npz_of_events_is_recognised(tmp_path: Path) -> None:
+    names = ("train_x", "train_y", "train_p", "train_t_us")
+    np.savez(tmp_path / "n.npz", **{n: np.zeros(3, np.int32) for n in names})
+    assert [n for n, data in DATA.items() if data.found(tmp_path / "n.npz")] == ["nmnist"]
+
+
+def test_events_simulated_from_cifar10_are_never_guessed(tmp_path: Path) -> None:
+    write_cifar(tmp_path, "cifar10", "binary")
+    samples = open_samples(f"cifar10-dvs-sim:{tmp_path}", "test", Preprocessing(size=8, steps=2))
+    assert samples[[0]][0].shape == (1, 2, 2, 8, 8)
+    named = open_samples(str(tmp_path), "test", Preprocessing(size=8, steps=2), "cifar10-dvs-sim")
+    assert torch.equal(named[[1]][0], samples[[1]][0])
+    assert open_samples(str(tmp_path), "test")[[0]][0].shape == (1, 3, 32, 32)
+
+
+def test_refusals_name_what_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(spec: object, name: str | None = None) -> str:
+        for call in (open_data, open_samples):
+            with pytest.raises(DataError) as e:
+                call(str(spec), "test", name=name)  # type: ignore[operator]
+        assert "\n" not in str(e.value)
+        return str(e.value)
+
+    assert f"say which it is, NAME:{tmp_path}" in refused(tmp_path)
+    write_cifar(tmp_path, "cifar10", "binary")
+    write_cifar(tmp_path, "cifar100", "python")
+    assert f"holds cifar10 and cifar100: choose with cifar10:{tmp_path}" in refused(tmp_path)
+    assert "there is no data set 'cifar-10': did you mean cifar10?" in refused(f"cifar-10:{tmp_path}")
+    assert "there is no data set 'mnist'" in refused(tmp_path, "mnist")
+    assert f"there is no data '{tmp_path / 'no'}'" in refused(f"cifar10:{tmp_path / 'no'}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len(open_samples("cifar10:~/cifar-10-batches-bin", "test")) == 3
+
+
+def test_a_model_of_a_data_set_still_takes_arrays(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=X, y=Y)
+    assert len(join(open_data(str(tmp_path / "d.npz"), "test", name="camvid"))) == 7
+
+
+def classes_of(batches: Iterable[object]) -> list[int]:
+    return [int(y) for b in batches for y in b[1]]  # type: ignore[index]
+
+
+def test_calibration_does_not_begin_with_one_class(tmp_path: Path) -> None:
+    """Folders are sorted by class: their samples come in a fixed random order, all of them once."""
+    write_imagenet(tmp_path, WNIDS, 3)
+
+    def classes(split: Split, **options: object) -> list[int]:
+        return classes_of(open_data(str(tmp_path), split, preprocessing=SMALL, batch_size=2, **options))  # type: ignore[arg-type]
+
+    assert classes("test") == classes("train") == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    mixed = classes("calibration")
+    assert sorted(mixed) == classes("train") != mixed and len(set(mixed[:3])) > 1
+    assert classes("calibration") == mixed and classes("calibration", count=4) == mixed[:4]
+    assert any(classes("calibration", seed=s) != mixed for s in (1, 2, 3))
+    assert len(set(classes("test", count=4))) > 1
+
+
+def test_count_keeps_the_order_of_mixed_files(tmp_path: Path) -> None:
+    _, _, labels = write_cifar(tmp_path, "cifar10", "binary")
+    np.savez(tmp_path / "d.npz", x=X, y=Y)
+    assert classes_of(open_data(str(tmp_path), "calibration", count=6, batch_size=4)) == labels[:6].tolist()
+    assert classes_of(open_data(str(tmp_path / "d.npz"), "test", count=5, batch_size=4)) == Y[:5].tolist()
+
+
+def test_images_of_different_size_come_one_by_one(tmp_path: Path) -> None:
+    path = lay_out(tmp_path, "voc2012")
+    whole = list(open_data(str(path), "test", preprocessing=Preprocessing(resize=20)))
+    assert [tuple(x.shape) for x, _ in whole] == [(1, 3, 20, 27), (1, 3, 27, 20)]
+    fixed = list(open_data(str(path), "calibration", preprocessing=Preprocessing(resize=20)))
+    assert [tuple(x.shape) for x, _ in fixed] == [(2, 3, 20, 20)]
+
+
+def test_batch_axis_of_a_data_set(tmp_path: Path) -> None:
+    write_cifar(tmp_path, "cifar10", "binary")
+    events = {"name": "cifar10-dvs-sim", "preprocessing": Preprocessing(size=8, steps=4)}
+    usual = list(open_data(str(tmp_path), "test", **events))  # type: ignore[arg-type]
+    time_first = list(open_data(str(tmp_path), "test", batch_axis=1, **events))  # type: ignore[arg-type]
+    assert torch.equal(time_first[0][0], usual[0][0].transpose(0, 1)) and usual[0][0].shape[:2] == (3, 4)
+    with pytest.raises(DataError, match="has no batch axis 7"):
+        list(open_data(str(tmp_path), "test", batch_axis=7))
+
+
+class Own:
+    """Samples of the user's own making."""
+
+    classes = 2
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, indices: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.tensor(indices).float(), torch.tensor(indices)
+
+
+@pytest.mark.parametrize(
+    "made", [(np.arange(3), np.arange(3)), (torch.arange(3.0), torch.arange(3)), Own()], ids=repr
+)
+def test_labelled_samples_of_a_factory(monkeypatch: pytest.MonkeyPatch, made: object) -> None:
+    module = ModuleType("own_labelled")
+    module.build = lambda: made  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "own_labelled", module)
+    x, y = open_labelled("own_labelled:build", "train")[[2, 0]]
+    assert y.tolist() == x.tolist() == [2, 0] and y.dtype == torch.int64
+
+
+def test_labelled_samples_of_a_file(tmp_path: Path) -> None:
+    np.savez(tmp_path / "xy.npz", x=np.ones((4, 2)), y=np.arange(4))
+    np.savez(tmp_path / "x.npz", x=np.ones((4, 2)))
+    x, y = open_labelled(str(tmp_path / "xy.npz"), "train")[[3, 1]]
+    assert x.shape == (2, 2) and y.tolist() == [3, 1]
+    with pytest.raises(DataError, match=r"x\.npz holds no labels y"):
+        open_labelled(str(tmp_path / "x.npz"), "train")
+    with pytest.raises(DataError, match="there is no data 'nowhere'"):
+        open_labelled("nowhere", "train")
+
+
+def test_a_factory_without_labels_cannot_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("own_unlabelled")
+    module.build = lambda: torch.ones(4, 2)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "own_unlabelled", module)
+    with pytest.raises(DataError, match="returned a Tensor: return"):
+        open_labelled("own_unlabelled:build", "train")

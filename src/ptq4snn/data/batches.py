@@ -1,9 +1,10 @@
-"""Batches that are read when they are asked for: memory follows the batch, not the file."""
+"""Arrays of the user as samples: tensors, and .npy, .npz and .safetensors files with x and maybe y."""
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,66 +13,98 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ptq4snn.data.cifar import RECORD, normalize
+from ptq4snn.data.samples import Batch, Samples
 from ptq4snn.errors import DataError
 
-__all__ = ["Batch", "Batches", "cifar_batches", "file_batches", "tensor_batches"]
+__all__ = ["READERS", "ArraySamples", "BatchAxis", "file_samples"]
 
-Batch = Tensor | tuple[Tensor, Tensor]
-Read = Callable[[int, int], Tensor]  # samples start .. stop
+# what damaged files make the parsers raise
+UNREADABLE = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError, TypeError)
 
 
-class Batches:
-    """Re-iterable batches of `count` samples: x alone, or (x, y) with labels."""
+class ArraySamples:
+    """Samples of anything with a shape and slices: tensors, (memory-mapped) arrays, safetensors slices.
 
-    def __init__(self, count: int, batch_size: int, x: Read, y: Read | None = None) -> None:
-        self.count, self.batch_size, self.x, self.y = count, batch_size, x, y
+    x has its samples on `axis` and becomes float32; y, if any, holds class numbers [N] or maps [N, H, W] and
+    becomes int64. What is read is copied, so that a read-only map can be used.
+    """
+
+    def __init__(self, x: Any, y: Any = None, axis: int = 0, name: object = "x") -> None:
+        shape = shape_of(x)
+        if not 0 <= axis < len(shape):
+            raise DataError(f"{name}: x has shape {shape} and no batch axis {axis}: change batch_axis")
+        self.x, self.y, self.axis, self.count = x, y, axis, shape[axis]
+        if self.count == 0:
+            raise DataError(f"{name} holds no samples: x has shape {shape}")
+        for key, values in (("x", x), ("y", y)):
+            if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
+                raise DataError(f"{name}: {key} holds {values.dtype} values: store numbers")
+        if y is not None and (len(shape_of(y)) not in (1, 3) or shape_of(y)[0] != self.count):
+            raise DataError(
+                f"{name}: y has shape {shape_of(y)} for {self.count} samples: "
+                "give one label or one map [H, W] each"
+            )
 
     def __len__(self) -> int:
-        return -(-self.count // self.batch_size)
+        return self.count
 
-    def __iter__(self) -> Iterator[Batch]:
-        for start in range(0, self.count, self.batch_size):
-            stop = min(start + self.batch_size, self.count)
-            x = self.x(start, stop)
-            yield x if self.y is None else (x, self.y(start, stop).long())
+    def __getitem__(self, indices: Sequence[int]) -> Batch:
+        x = read_parts(self.x, indices, self.axis, torch.float32)
+        return x if self.y is None else (x, read_parts(self.y, indices, 0, torch.int64))
 
 
-def tensor_batches(x: Any, y: Any, batch_size: int, axis: int, name: object) -> Batches:
-    """Batches of anything with a shape and slices: tensors, (memory-mapped) arrays, safetensors slices.
+def shape_of(values: Any) -> list[int]:
+    return [int(n) for n in (values.get_shape() if hasattr(values, "get_shape") else values.shape)]
 
-    Samples become float32, labels int64; the slice is copied, so that a read-only map can be used.
-    """
-    shape = tuple(x.get_shape() if hasattr(x, "get_shape") else x.shape)
-    if not 0 <= axis < len(shape):
-        raise DataError(f"{name}: x has shape {list(shape)} and no batch axis {axis}: change batch_axis")
-    count = int(shape[axis])
-    if count == 0:
-        raise DataError(f"{name} holds no samples: x has shape {list(shape)}")
-    labels = None if y is None else y if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
-    if labels is not None and labels.shape != (count,):
-        raise DataError(f"{name}: y has shape {list(labels.shape)} for {count} samples: give one label each")
+
+def read_parts(values: Any, indices: Sequence[int], axis: int, dtype: torch.dtype) -> Tensor:
+    """A copy of the samples on `axis`, read by slices: all that a safetensors file can do."""
     leading = (slice(None),) * axis
-
-    def read(start: int, stop: int) -> Tensor:
-        part = x[(*leading, slice(start, stop))]
-        return part.float() if isinstance(part, Tensor) else torch.from_numpy(np.array(part, np.float32))
-
-    return Batches(count, batch_size, read, None if labels is None else lambda a, b: labels[a:b])
+    parts = [values[(*leading, run)] for run in runs(indices)]
+    return torch.cat([copied(part, dtype) for part in parts], axis)
 
 
-def file_batches(path: Path, batch_size: int, axis: int) -> Batches:
-    """Batches of x and maybe y in a .npy (mapped), .npz (read whole) or .safetensors (sliced) file."""
+def copied(part: Any, dtype: torch.dtype) -> Tensor:
+    if isinstance(part, Tensor):
+        return part.to(dtype, copy=True)
+    return torch.from_numpy(np.array(part, np.float32 if dtype == torch.float32 else np.int64))
+
+
+def runs(indices: Sequence[int]) -> Iterator[slice]:
+    """Slices of consecutive numbers."""
+    start = 0
+    for i in range(1, len(indices) + 1):
+        if i == len(indices) or indices[i] != indices[i - 1] + 1:
+            yield slice(indices[start], indices[i - 1] + 1)
+            start = i
+
+
+class BatchAxis:
+    """Samples with the batch on another axis: [T, N, ...] for models that take time first."""
+
+    def __init__(self, samples: Samples, axis: int) -> None:
+        self.samples, self.axis, self.classes = samples, axis, samples.classes
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        x, y = self.samples[indices]
+        if self.axis >= x.dim():
+            raise DataError(f"a batch of shape {list(x.shape)} has no batch axis {self.axis}")
+        return x.movedim(0, self.axis).contiguous(), y
+
+
+def file_samples(path: Path, axis: int) -> ArraySamples:
+    """x and maybe y of a .npy (mapped), .npz (read whole) or .safetensors (sliced) file."""
     try:
         x, y = READERS[path.suffix](path)
-        if isinstance(x, np.ndarray) and x.dtype.kind not in "biuf":
-            raise DataError(f"{path}: x holds {x.dtype} values: store numbers")
-        return tensor_batches(x, y, batch_size, axis, path)
+        return ArraySamples(x, y, axis, path)
     except FileNotFoundError as e:
         raise DataError(f"there is no data file {path}") from e
     except OSError as e:
         raise DataError(f"cannot read the data file {path}: {e.strerror or e}") from e
-    except (ValueError, EOFError, zipfile.BadZipFile, SafetensorError, TypeError) as e:
+    except UNREADABLE as e:
         raise DataError(f"{path} is truncated or not a {path.suffix} file of numbers") from e
 
 
@@ -88,10 +121,10 @@ def read_npz(path: Path) -> tuple[Any, Any]:
 def read_safetensors(path: Path) -> tuple[Any, Any]:
     if not path.exists():
         raise FileNotFoundError(path)
-    handle: Any = safe_open(path, framework="pt")  # stays open: x is read slice by slice
+    handle: Any = safe_open(path, framework="pt")  # stays open: x and y are read slice by slice
     names = list(handle.keys())
     need_x(path, names)
-    return handle.get_slice("x"), handle.get_tensor("y") if "y" in names else None
+    return handle.get_slice("x"), handle.get_slice("y") if "y" in names else None
 
 
 def need_x(path: Path, names: list[str]) -> None:
@@ -101,29 +134,3 @@ def need_x(path: Path, names: list[str]) -> None:
 
 
 READERS = {".npy": read_npy, ".npz": read_npz, ".safetensors": read_safetensors}
-
-
-def cifar_batches(folder: Path, train: bool, batch_size: int) -> Batches:
-    """Normalised images and labels of the official binaries, mapped and read by batches."""
-    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
-    parts = []
-    for name in names:
-        file = folder / name
-        if not file.is_file():
-            raise DataError(f"there is no data file {file}: unpack CIFAR-10's binary version again")
-        if file.stat().st_size == 0 or file.stat().st_size % RECORD:
-            raise DataError(f"{file} is truncated: its {file.stat().st_size} bytes are not whole records")
-        parts.append(np.memmap(file, np.uint8, "r").reshape(-1, RECORD))
-    ends = np.cumsum([len(p) for p in parts]).tolist()
-
-    def rows(start: int, stop: int) -> Tensor:
-        begins = [0, *ends[:-1]]
-        cut = [p[max(start - b, 0) : max(stop - b, 0)] for p, b in zip(parts, begins, strict=True)]
-        return torch.from_numpy(np.concatenate(cut))
-
-    return Batches(
-        ends[-1],
-        batch_size,
-        lambda a, b: normalize(rows(a, b)[:, 1:].reshape(-1, 3, 32, 32)),
-        lambda a, b: rows(a, b)[:, 0],
-    )

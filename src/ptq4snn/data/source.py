@@ -1,71 +1,175 @@
-"""What `--data` names: the embedded sample, CIFAR-10's binaries, a file of arrays, or the user's factory."""
+"""What `--data` names: the embedded sample, a data set, a file of arrays, or the user's factory."""
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
 
-from ptq4snn.data.batches import READERS, Batch, cifar_batches, file_batches, tensor_batches
+from ptq4snn.data.batches import READERS, ArraySamples, BatchAxis, file_samples
 from ptq4snn.data.cifar import normalize
+from ptq4snn.data.registry import DATA, Split, recognise
 from ptq4snn.data.sample import default_sample
+from ptq4snn.data.samples import Batch, Preprocessing, SampleBatches, Samples
 from ptq4snn.errors import DataError
 from ptq4snn.factory import find_factory, run_factory
 
-__all__ = ["Split", "open_data"]
+__all__ = ["DATA", "Split", "open_data", "open_labelled", "open_samples"]
 
-Split = Literal["calibration", "test"]
+PLAIN = Preprocessing()
 
 
-def open_data(spec: str, split: Split, *, batch_size: int = 64, batch_axis: int = 0) -> Iterable[Batch]:
-    """Batches x, or (x, y) where there are labels, of what `spec` names.
+def open_data(
+    spec: str,
+    split: Split,
+    *,
+    batch_size: int = 64,
+    batch_axis: int = 0,
+    workers: int = 0,
+    preprocessing: Preprocessing = PLAIN,
+    name: str | None = None,
+    count: int | None = None,
+    seed: int = 0,
+) -> Iterable[Batch]:
+    """Batches x, or (x, y) where there are labels, of what `spec` names; at most `count` samples.
 
     default: the embedded sample.
-    a folder with cifar-10-batches-bin: its train split to calibrate, its test split to test.
+    NAME:PATH, or a PATH that holds a data set: see `open_samples`. Where it is sorted by class, calibration
+        and a `count` take samples in a random order, which `seed` fixes.
     a .npy, .npz or .safetensors file: its x (and y), whatever the split.
     package.module:factory: the tensor or the iterable of batches that factory(split) returns, or factory()
-        if it takes no argument.
+        if it takes no argument; an iterable is handed on as it is.
     """
     if spec == "default":
-        return _embedded(split, batch_size)
+        return _chosen(_embedded(split), batch_size, workers, count)
+    if _is_data_set(spec):
+        samples = open_samples(spec, split, preprocessing, name)
+        order = _order(samples, split, count, seed)
+        if getattr(samples, "sizes_differ", False):
+            batch_size = 1
+        moved = samples if batch_axis == 0 else BatchAxis(samples, batch_axis)
+        return SampleBatches(moved, batch_size, workers, order)
     path = Path(spec)
-    if path.is_dir():
-        return cifar_batches(_cifar_folder(path), split == "calibration", batch_size)
     if path.suffix in READERS:
-        return file_batches(path, batch_size, batch_axis)
+        return _chosen(file_samples(path, batch_axis), batch_size, workers, count)
     if ":" in spec:
-        return _factory(spec, split, batch_size, batch_axis)
+        made: Iterable[Batch] = _factory(spec, split)
+        if isinstance(made, Tensor | np.ndarray):
+            return _chosen(ArraySamples(made, None, batch_axis, spec), batch_size, workers, count)
+        return made
     if path.exists():
         raise DataError(f"{spec} has the ending {path.suffix!r}: give a .npy, .npz or .safetensors file")
     raise DataError(
-        f"there is no data {spec!r}: give default, a folder that holds cifar-10-batches-bin, "
-        "a .npy, .npz or .safetensors file, or package.module:factory"
+        f"there is no data {spec!r}: give default, the folder of a data set ({', '.join(DATA)}), "
+        "NAME:FOLDER, a .npy, .npz or .safetensors file, or package.module:factory"
     )
 
 
-def _embedded(split: Split, batch_size: int) -> Iterable[Batch]:
+def open_samples(
+    spec: str, split: Split, preprocessing: Preprocessing = PLAIN, name: str | None = None
+) -> Samples:
+    """The data set at `NAME:PATH`, or at a plain PATH: then `name` says what it is, or else its content."""
+    chosen, path = _named(spec)
+    chosen = chosen or name or recognise(path)
+    if not path.exists():
+        raise DataError(f"there is no data {str(path)!r}: give the folder or file of a data set")
+    if chosen is None:
+        raise DataError(f"{path} holds none of the data sets {', '.join(DATA)}: say which it is, NAME:{path}")
+    if chosen not in DATA:
+        raise DataError(_unknown(chosen))
+    return DATA[chosen].open(path, split, preprocessing)
+
+
+def open_labelled(
+    spec: str, split: Split, preprocessing: Preprocessing = PLAIN, name: str | None = None
+) -> Samples:
+    """Samples with labels, to train on: a data set, a file of x and y, or what a factory makes.
+
+    package.module:factory returns (x, y), or anything whose `made[[3, 1]]` is (x, y) of two samples.
+    """
+    path = Path(spec)
+    if _is_data_set(spec):
+        return open_samples(spec, split, preprocessing, name)
+    if path.suffix in READERS:
+        return _labelled(file_samples(path, 0), spec)
+    if ":" not in spec:
+        return open_samples(spec, split, preprocessing, name)  # which says what is wrong
+    made = _made(spec, split)
+    if isinstance(made, tuple | list) and len(made) == 2:
+        x, y = made
+        return _labelled(ArraySamples(x, y, name=spec), spec)
+    if not (hasattr(made, "__getitem__") and hasattr(made, "__len__")) or isinstance(
+        made, Tensor | np.ndarray
+    ):
+        raise DataError(
+            f"{spec} returned a {type(made).__name__}: return (x, y), with a label for each sample"
+        )
+    samples: Samples = made
+    return samples
+
+
+def _labelled(samples: ArraySamples, spec: str) -> Samples:
+    if samples.y is None:
+        raise DataError(f"{spec} holds no labels y: training needs one for each sample")
+    labelled: Any = samples
+    return cast("Samples", labelled)
+
+
+def _named(spec: str) -> tuple[str | None, Path]:
+    """NAME and PATH of `NAME:PATH`; no name for anything else."""
+    name, _, rest = spec.partition(":")
+    if name in DATA and rest:
+        return name, Path(rest).expanduser()  # a shell leaves ~ behind a colon alone
+    if "/" in rest and Path(rest).expanduser().exists():  # no factory has a name like this
+        raise DataError(_unknown(name))
+    return None, Path(spec)
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, DATA, 1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(DATA)}"
+    return f"there is no data set {name!r}: {hint}"
+
+
+def _is_data_set(spec: str) -> bool:
+    """Whether `spec` names a data set rather than a file of x and y, a factory or nothing."""
+    name, path = _named(spec)
+    return name is not None or path.is_dir() or recognise(path) is not None
+
+
+def _order(samples: Samples, split: Split, count: int | None, seed: int) -> Sequence[int]:
+    """Which samples to read, in which order; nothing is loaded for it."""
+    mixed = split == "calibration" or count is not None
+    if mixed and getattr(samples, "sorted_by_class", False):
+        order: list[int] = np.random.default_rng(seed).permutation(len(samples))[:count].tolist()
+        return order
+    return range(len(samples))[:count]
+
+
+def _chosen(samples: ArraySamples, batch_size: int, workers: int, count: int | None) -> SampleBatches[Batch]:
+    return SampleBatches(samples, batch_size, workers, range(len(samples))[:count])
+
+
+def _embedded(split: Split) -> ArraySamples:
+    """Its training images have no labels, its test images do."""
     calibration, test, labels = default_sample()
-    if split == "calibration":
-        return tensor_batches(normalize(calibration), None, batch_size, 0, "default")
-    return tensor_batches(normalize(test), labels, batch_size, 0, "default")
+    if split in ("train", "calibration"):
+        return ArraySamples(normalize(calibration), name="default")
+    return ArraySamples(normalize(test), labels, name="default")
 
 
-def _cifar_folder(path: Path) -> Path:
-    for folder in (path / "cifar-10-batches-bin", path):
-        if (folder / "test_batch.bin").is_file():
-            return folder
-    raise DataError(f"the folder {path} holds no cifar-10-batches-bin with a test_batch.bin")
-
-
-def _factory(spec: str, split: Split, batch_size: int, batch_axis: int) -> Iterable[Batch]:
+def _made(spec: str, split: Split) -> Any:
     factory = find_factory(spec)
-    made = run_factory(spec, factory, *([split] if _takes_argument(factory) else []))
-    if isinstance(made, Tensor | np.ndarray):
-        return tensor_batches(made, None, batch_size, batch_axis, spec)
+    return run_factory(spec, factory, *([split] if _takes_argument(factory) else []))
+
+
+def _factory(spec: str, split: Split) -> Any:
+    made = _made(spec, split)
     if not isinstance(made, Iterable):
         raise DataError(f"{spec} returned a {type(made).__name__}: return a tensor or an iterable of batches")
     return made
