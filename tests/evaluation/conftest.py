@@ -63,6 +63,25 @@ class Summed(nn.Module):
         return logits
 
 
+class Pixelwise(nn.Module):
+    """A small segmentation: logits [B, 4, H/2, W/2] of images [B, 3, H, W]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.sn1 = nn.Conv2d(3, 6, 3, 2, 1), LIF()
+        self.conv2, self.sn2 = nn.Conv2d(6, 8, 3, 1, 1), LIF()
+        self.head = nn.Conv2d(8, 4, 1)
+        with torch.no_grad():
+            self.conv2.weight.mul_(6)  # sn2 fires, and spikes decide more than biases
+            self.head.weight.mul_(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.sn1(self.conv1(x).expand(4, -1, -1, -1, -1)).flatten(0, 1)
+        y = self.sn2(self.conv2(y).unflatten(0, (4, -1))).flatten(0, 1)
+        logits: Tensor = self.head(y).unflatten(0, (4, -1)).mean(0)
+        return logits
+
+
 class Fading(nn.Module):
     """sn2 needs seven steps of input to fire: with the weight's own scale its state never gets there."""
 
@@ -123,6 +142,14 @@ def summed() -> Case:
     with torch.random.fork_rng():
         torch.manual_seed(4)
         return quantized(Summed(), 4 * torch.randn(64, 6), allocation="uniform")
+
+
+@pytest.fixture(scope="session")
+def pixelwise() -> Case:
+    """Uniform 2 bits on `Pixelwise`."""
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        return quantized(Pixelwise(), 3 * torch.randn(64, 3, 8, 6), allocation="uniform", membrane=2)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from itertools import permutations
 from pathlib import Path
@@ -105,6 +106,26 @@ def test_logits_and_inputs(case: Any, found: Fidelity) -> None:
         expected = [torch.cat([m(x) for x in p.held_out]) for m in (p.folded.model, q)]
     assert (found.kl, found.agreement) == pytest.approx(divergence(*expected))
     assert found.samples == len(expected[0])
+
+
+def test_a_segmentation_is_compared_pixel_by_pixel(pixelwise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    p, q = pixelwise.prepared, pixelwise.model
+    with torch.no_grad():
+        a, b = (torch.cat([m(x) for x in p.held_out]).double().movedim(1, -1) for m in (p.folded.model, q))
+    assert a.shape == (16, 4, 3, 4)  # [B, H/2, W/2, classes]
+    kl, equal = [], []
+    for x, y in zip(a.flatten(0, 2).tolist(), b.flatten(0, 2).tolist(), strict=True):
+        (c, d) = (math.log(sum(map(math.exp, v))) for v in (x, y))
+        kl.append(sum(math.exp(s - c) * (s - c - t + d) for s, t in zip(x, y, strict=True)))
+        equal.append(x.index(max(x)) == y.index(max(y)))
+    assert 0.3 < np.mean(equal) < 1 and np.mean(kl) > 0
+    for held in (fidelity.HELD_BYTES, 1):  # all at once, and one image at a time
+        monkeypatch.setattr(fidelity, "HELD_BYTES", held)
+        found = compare(p, q)
+        assert found.samples == 16
+        assert found.agreement == pytest.approx(np.mean(equal), abs=1e-9)
+        assert found.kl == pytest.approx(np.mean(kl), rel=1e-4)
+    assert q.report["summary"]["agreement"] == pytest.approx(np.mean(equal), abs=1e-9)
 
 
 def test_input_firing_of_spike_sums(residual: Any) -> None:

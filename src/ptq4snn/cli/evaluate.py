@@ -1,14 +1,16 @@
-"""`ptq4snn evaluate`: the accuracy of a bundle, and of the float model with --float."""
+"""`ptq4snn evaluate`: how well a bundle does on labelled data, and the float model with --float."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import ptq4snn
-from ptq4snn.cli.inputs import load_data, load_device, load_model, on_device
+from ptq4snn.cli.inputs import load_data, load_device, load_model
+from ptq4snn.data.samples import SampleBatches
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.progress import for_terminal
 
@@ -22,17 +24,23 @@ def run(args: argparse.Namespace) -> None:
         raise BundleError(f"there is no bundle {args.bundle}")
     device = load_device(args)
     model = load_model(args, weights_matter=args.float_too)
-    batches = load_data(args, "test")
+    batches = load_data(args, "test", batch_size=args.batch_size)
     results: dict[str, Any] = {}
 
     def measure(name: str, candidate: Any) -> None:
         if device is not None:
             candidate = candidate.to(device)
         results[name] = ptq4snn.evaluate(
-            candidate, on_device(batches, device), batch_axis=args.batch_axis, progress=for_terminal()
+            candidate,
+            chosen(batches, args),
+            batch_axis=args.batch_axis,
+            progress=for_terminal(),
+            limit=args.limit,
         )
+        if args.limit is not None:
+            results[name]["limit"] = args.limit
         if not args.json:
-            print(f"{name}: {sentence(results[name])}")
+            print(f"{name}: {sentence(results[name], args.limit)}")
 
     if args.float_too:  # before the bundle is loaded into the model
         measure("float", model)
@@ -42,7 +50,28 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(results, indent=2))
 
 
-def sentence(result: dict[str, Any]) -> str:
-    if result["accuracy"] is None:
-        return f"accuracy unknown, the {result['samples']:,} samples have no labels"
-    return f"{result['accuracy']:.2f} % of {result['samples']:,} samples"
+def chosen(batches: Iterable[Any], args: argparse.Namespace) -> Iterable[Any]:
+    """A data set is read by --workers, and not beyond --limit."""
+    if not isinstance(batches, SampleBatches):
+        return batches
+    return SampleBatches(batches.samples, batches.batch_size, args.workers, batches.indices[: args.limit])
+
+
+def sentence(result: dict[str, Any], limit: int | None) -> str:
+    """One line for a person."""
+    maps = result["task"] == "segmentation"
+    things = "images" if maps else "samples"
+    count = f"{result['samples']:,} {things}"
+    if result["mIoU" if maps else "accuracy"] is None:
+        return f"accuracy unknown, the {count} have no labels"
+    if maps:
+        scores = " ".join(f"{name} {result[name]:.2f} %" for name in ("aAcc", "mIoU", "mAcc"))
+    else:
+        scores = f"{result['accuracy']:.2f} % (Acc@5 {result['accuracy_top5']:.1f} %)"
+    among = f"the first {count}" if result["samples"] == limit else count
+    return f"{scores} of {among}, {rate(result['throughput']['samples_per_second'])} {things}/s"
+
+
+def rate(value: float) -> str:
+    """Whole numbers where they tell enough."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

@@ -88,7 +88,10 @@ class NeuronFidelity:
 
 @dataclass(frozen=True)
 class Fidelity:
-    """The whole network. `firing`: mean |input| of every projection that reads spikes."""
+    """The whole network. `firing`: mean |input| of every projection that reads spikes.
+
+    kl and agreement (equal decisions) are means over the samples, of a segmentation over their pixels.
+    """
 
     neurons: dict[str, NeuronFidelity]
     firing_before: dict[str, float]

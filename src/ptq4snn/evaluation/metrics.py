@@ -1,35 +1,57 @@
-"""Accuracy of a float or quantized model over labelled batches."""
+"""Accuracy, or segmentation scores, of a float or quantized model over labelled batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
-from typing import Any
+from time import perf_counter
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ptq4snn.calibration import check
 from ptq4snn.discovery.discover import reset_neurons
-from ptq4snn.errors import DataError
+from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.evaluation.accuracy import Accuracy
 from ptq4snn.evaluation.readout import Readout, find_readout
+from ptq4snn.evaluation.segmentation import Segmentation
+from ptq4snn.evaluation.throughput import Stopwatch
 from ptq4snn.progress import Progress, Silent
 
-__all__ = ["evaluate"]
+__all__ = ["Task", "evaluate"]
 
 BATCH = 256
+IMAGE_AXES = 4  # from here on the last two axes are height and width
+Task = Literal["classification", "segmentation"]
 
 
 def evaluate(
-    model: nn.Module, batches: Iterable[Any], batch_axis: int = 0, progress: Progress | None = None
+    model: nn.Module,
+    batches: Iterable[Any],
+    batch_axis: int = 0,
+    progress: Progress | None = None,
+    task: Task | None = None,
+    limit: int | None = None,
 ) -> dict[str, Any]:
-    """Acc@1 and Acc@5 in %, and the number of samples. Batches without labels give no accuracy."""
+    """How well the model does on batches (x, y): scores in %, number of samples, samples per second.
+
+    labels y [B]: accuracy and accuracy_top5. Label maps y [B, H, W]: aAcc, mIoU, mAcc, and both per class;
+    `batches.samples.classes` is their number of classes if it is there, else the number of outputs.
+    Batches without labels give no score. Images of another batch may have another height and width.
+    task: "classification" or "segmentation"; without it the labels tell.
+    limit: only the first samples, at most so many.
+    """
+    if task not in (None, "classification", "segmentation"):
+        raise PTQ4SNNError(f"there is no task {task!r}: give classification or segmentation")
+    if limit is not None and limit < 1:
+        raise PTQ4SNNError(f"limit is {limit}: evaluate at least one sample")
     if isinstance(batches, Tensor):
         batches = batches.split(BATCH, batch_axis)
     training = [m for m in model.modules() if m.training]
     model.eval()
     try:
         with torch.random.fork_rng(devices=[]):
-            return _evaluate(model, batches, batch_axis, progress or Silent())
+            return _evaluate(model, batches, batch_axis, progress or Silent(), task, limit)
     finally:
         reset_neurons(model)
         for m in training:
@@ -37,50 +59,85 @@ def evaluate(
 
 
 def _evaluate(
-    model: nn.Module, batches: Iterable[Any], batch_axis: int, progress: Progress
+    model: nn.Module,
+    batches: Iterable[Any],
+    batch_axis: int,
+    progress: Progress,
+    task: Task | None,
+    limit: int | None,
 ) -> dict[str, Any]:
     first: Tensor | None = None
     readout: Readout | None = None
-    samples = labelled = top1 = top5 = 0
+    score = None if task is None else _score(task, batches)
+    samples = 0
     size = len(batches) if isinstance(batches, Sized) else None
+    watch = Stopwatch()
     for batch in progress.track(batches, size, "evaluating"):
         x, y = _split(batch, first, batch_axis)
+        if limit is not None:
+            x = x.narrow(batch_axis, 0, min(x.shape[batch_axis], limit - samples))
+            y = y if y is None else y[: x.shape[batch_axis]]
         first = x if first is None else first
-        readout, logits = _logits(model, x, readout, batch_axis)
+        readout, logits, seconds = _logits(model, x, readout, batch_axis)
         samples += x.shape[batch_axis]
         if y is not None:
-            best = logits.topk(min(5, logits.shape[1]), 1).indices == y.unsqueeze(1)
-            labelled += y.numel()
-            top1 += int(best.narrow(1, 0, 1).sum())
-            top5 += int(best.sum())
+            score = score or _score("classification" if y.dim() == 1 else "segmentation", batches)
+            score.add(x, logits, y.cpu())
+        watch.lap(x.shape[batch_axis], seconds)
+        if samples == limit:
+            break
     if samples == 0:
         raise DataError("no samples to evaluate; give at least one batch")
-    share = (lambda n: 100.0 * n / labelled) if labelled else (lambda n: None)
-    return {"samples": samples, "accuracy": share(top1), "accuracy_top5": share(top5)}
+    return {"samples": samples, **(score or Accuracy()).result(), "throughput": watch.result()}
+
+
+def _score(task: Task, batches: Iterable[Any]) -> Accuracy | Segmentation:
+    if task == "classification":
+        return Accuracy()
+    return Segmentation(getattr(getattr(batches, "samples", None), "classes", None))
 
 
 def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, Tensor | None]:
     """Inputs and labels of a batch, checked against each other."""
     x, y = (batch[0], batch[1]) if isinstance(batch, (tuple, list)) and len(batch) > 1 else (batch, None)
     x = torch.as_tensor(x[0] if isinstance(x, (tuple, list)) else x)
-    check(x, first, batch_axis)
+    check(x, None, batch_axis)
+    if first is not None and _fixed(x, batch_axis) != _fixed(first, batch_axis):
+        raise DataError(
+            f"a batch of shape {list(x.shape)} came after one of shape {list(first.shape)}: "
+            "only the number of samples, and height and width of images, may differ"
+        )
     if y is None:
         return x, None
     y = torch.as_tensor(y)
-    if y.dim() == 0 or len(y) != x.shape[batch_axis]:
-        raise DataError(f"{x.shape[batch_axis]} samples came with labels of shape {list(y.shape)}")
+    if y.dim() not in (1, 3) or len(y) != x.shape[batch_axis]:
+        raise DataError(
+            f"{x.shape[batch_axis]} samples came with labels of shape {list(y.shape)}: "
+            "give one class number each, or one map [H, W] each"
+        )
     return x, y
 
 
-def _logits(model: nn.Module, x: Tensor, readout: Readout | None, batch_axis: int) -> tuple[Readout, Tensor]:
+def _fixed(x: Tensor, batch_axis: int) -> list[int]:
+    """The sizes that all batches share."""
+    shape = list(x.shape if x.dim() < IMAGE_AXES else x.shape[:-2])
+    return shape[:batch_axis] + shape[batch_axis + 1 :]
+
+
+def _logits(
+    model: nn.Module, x: Tensor, readout: Readout | None, batch_axis: int
+) -> tuple[Readout, Tensor, float]:
+    """Where the logits are, the logits, and the seconds that the model took."""
     x = x.to(next((t.device for t in [*model.parameters(), *model.buffers()]), x.device))
     try:
         readout = readout or find_readout(model, x, batch_axis)
         reset_neurons(model)
+        begin = perf_counter()
         with torch.no_grad():
-            return readout, readout(model(x)).cpu()
+            logits = readout(model(x)).cpu()  # waits for the device, too
+        return readout, logits, perf_counter() - begin
     except (RuntimeError, ValueError, TypeError, IndexError) as why:
         raise DataError(
             f"the model cannot run on a batch of shape {list(x.shape)} and type {x.dtype}: "
-            f"{str(why).splitlines()[0]}; check the input and batch_axis"
+            f"{(str(why) or type(why).__name__).splitlines()[0]}; check the input and batch_axis"
         ) from why

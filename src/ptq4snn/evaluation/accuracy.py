@@ -1,0 +1,40 @@
+"""Acc@1 and Acc@5 of a classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ptq4snn.errors import DataError
+
+__all__ = ["Accuracy"]
+
+TOP = 5
+
+
+class Accuracy:
+    """Counts the samples whose label has the largest, or one of the five largest, of the logits."""
+
+    def __init__(self) -> None:
+        self.labelled = self.first = self.among = 0
+
+    def add(self, x: Tensor, logits: Tensor, y: Tensor) -> None:
+        """Inputs, logits [B, classes], labels [B]."""
+        if logits.dim() != 2 or y.dim() != 1:
+            raise DataError(
+                f"labels of shape {list(y.shape)} do not fit outputs of shape {list(logits.shape)}: "
+                "classification takes one class number a sample and outputs [B, classes]"
+            )
+        best = logits.topk(min(TOP, logits.shape[1]), 1).indices == y.unsqueeze(1)
+        self.labelled += len(y)
+        self.first += int(best[:, 0].sum())
+        self.among += int(best.sum())
+
+    def result(self) -> dict[str, Any]:
+        """In %; None where no sample had a label."""
+        return {
+            "task": "classification",
+            "accuracy": 100.0 * self.first / self.labelled if self.labelled else None,
+            "accuracy_top5": 100.0 * self.among / self.labelled if self.labelled else None,
+        }
