@@ -20,6 +20,8 @@ from ptq4snn.models.patches import per_step
 
 __all__ = ["FPNHead", "FPNNeck", "SpikeFPN"]
 
+FIRING_STD = 4.0  # currents of 2, the threshold of a single step, when a quarter of the inputs spike
+
 
 class ConvNorm(nn.Module):
     """Convolution [-> BatchNorm] of B maps."""
@@ -28,6 +30,8 @@ class ConvNorm(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(cin, cout, kernel, padding=kernel // 2, bias=not norm)
         self.bn = nn.BatchNorm2d(cout) if norm else nn.Identity()
+        if not norm:  # no norm will lift the currents of sparse spikes to the threshold: start them there
+            nn.init.normal_(self.conv.weight, std=FIRING_STD / (cin * kernel * kernel) ** 0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.bn(self.conv(x))

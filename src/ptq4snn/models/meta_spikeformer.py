@@ -9,7 +9,7 @@
     RepConv        bn(conv1x1(dw3x3(pad(bn(conv1x1 x))))), padded with what the norm makes of 0
     head           linear(lif(mean over positions)), averaged over time; with kd the mean of two of them
 
-Stages and widths, of an image H x W:
+Stages and widths, of an image H x W (with the published strides of 2):
 
     downsample1_1, ConvBlock1_1                 widths[0] / 2     H/2
     downsample1_2, ConvBlock1_2                 widths[0]         H/4
@@ -134,6 +134,8 @@ class Attention(nn.Module):
             self.add_module(f"{name}_conv", nn.Sequential(RepConv(width), nn.BatchNorm2d(width)))
         for name in "qkv":
             self.add_module(f"{name}_lif", LIF())
+            # a product of three sparse spikes is silent: start them firing half of the time
+            nn.init.constant_(self.get_parameter(f"{name}_conv.1.bias"), 1.0)
         self.attn_lif = LIF(v_threshold=ATTENTION_THRESHOLD)
 
     def by_head(self, x: Tensor, name: str) -> Tensor:
@@ -185,22 +187,26 @@ class Backbone(nn.Module):
         mlp_ratio: int = 4,
         in_channels: int = 3,
         T: int = 4,
+        strides: Sequence[int] = (2, 2, 2, 2),
     ) -> None:
         super().__init__()
-        if len(widths) != 4 or len(depths) != 2:
-            raise ValueError(f"expected four widths and two depths, got {list(widths)} and {list(depths)}")
+        if len(widths) != 4 or len(depths) != 2 or len(strides) != 4:
+            raise ValueError(
+                f"expected four widths, two depths and four strides, got {list(widths)}, {list(depths)} "
+                f"and {list(strides)}"
+            )
         if widths[0] % 2:
             raise ValueError(f"the first width must be even, got {widths[0]}")
         self.T = T
         a, b, c, d = widths
-        self.downsample1_1 = DownSampling(in_channels, a // 2, 7, 2, first=True)
+        self.downsample1_1 = DownSampling(in_channels, a // 2, 7, strides[0], first=True)
         self.ConvBlock1_1 = nn.ModuleList([ConvBlock(a // 2, mlp_ratio)])
-        self.downsample1_2 = DownSampling(a // 2, a, 3, 2)
+        self.downsample1_2 = DownSampling(a // 2, a, 3, strides[1])
         self.ConvBlock1_2 = nn.ModuleList([ConvBlock(a, mlp_ratio)])
-        self.downsample2 = DownSampling(a, b, 3, 2)
+        self.downsample2 = DownSampling(a, b, 3, strides[2])
         self.ConvBlock2_1 = nn.ModuleList([ConvBlock(b, mlp_ratio)])
         self.ConvBlock2_2 = nn.ModuleList([ConvBlock(b, mlp_ratio)])
-        self.downsample3 = DownSampling(b, c, 3, 2)
+        self.downsample3 = DownSampling(b, c, 3, strides[3])
         self.block3 = nn.ModuleList(Block(c, heads, mlp_ratio) for _ in range(depths[0]))
         self.downsample4 = DownSampling(c, d, 3, 1)
         self.block4 = nn.ModuleList(Block(d, heads, mlp_ratio) for _ in range(depths[1]))
@@ -237,8 +243,9 @@ class MetaSpikeFormer(Backbone):
         T: int = 4,
         mlp_ratio: int = 4,
         kd: bool = False,
+        strides: Sequence[int] = (2, 2, 2, 2),
     ) -> None:
-        super().__init__(widths, depths, heads, mlp_ratio, in_channels, T)
+        super().__init__(widths, depths, heads, mlp_ratio, in_channels, T, strides)
         self.head = nn.Linear(widths[-1], num_classes)
         self.head_kd = nn.Linear(widths[-1], num_classes) if kd else None
 

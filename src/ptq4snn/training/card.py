@@ -1,0 +1,69 @@
+"""The result of a run: weights as safetensors, and a card that says where they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import nn
+
+from ptq4snn.training.recipe import TrainingRecipe
+from ptq4snn.training.state import Place
+
+__all__ = ["card", "headline", "save_weights"]
+
+COUNTER = "num_batches_tracked"
+
+
+def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: dict[str, Any]) -> None:
+    """Float32 weights with what was measured in the file's metadata, written whole or not at all."""
+    state = {k: v.contiguous() for k, v in model.state_dict().items() if not k.endswith(COUNTER)}
+    figures = {k: v for k, v in result.items() if isinstance(v, int | float)}
+    about = {"model": recipe.model, "result": json.dumps(figures), "recipe": json.dumps(asdict(recipe))}
+    draft = path.with_name(f".{path.name}")
+    save_file(state, draft, about)
+    draft.replace(path)
+
+
+def headline(result: dict[str, Any]) -> str:
+    """The figures of a test in one phrase."""
+    if result.get("mIoU") is not None:
+        kind = f"mIoU {result['mIoU']:.2f} %, aAcc {result['aAcc']:.2f} %, mAcc {result['mAcc']:.2f} %"
+    else:
+        kind = f"{result['accuracy']:.2f} %"
+    return f"{kind} on {result['samples']:,} test samples"
+
+
+def card(
+    recipe: TrainingRecipe,
+    data: str,
+    command: Sequence[str],
+    model: nn.Module,
+    result: dict[str, Any],
+    place: Place,
+) -> str:
+    """Markdown: command, data, accuracy, wall time, licence, and the epochs."""
+    count = sum(p.numel() for p in model.parameters())
+    rows = [
+        ("command", f"`{' '.join(command)}`"),
+        ("data", data),
+        ("parameters", f"{count:,}"),
+        ("test", headline(result)),
+        (
+            "chosen",
+            f"weights of the last step; {recipe.validation:,} training samples were held out to watch",
+        ),
+        ("wall time", f"{place.seconds / 60:.0f} min"),
+        ("seed", str(recipe.seed)),
+        ("licence", "Apache-2.0"),
+    ]
+    lines = [f"# {recipe.model}", "", "| | |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows), ""]
+    lines += ["| stage | epoch | loss | held-out % | minutes |", "|---|---|---|---|---|"]
+    for e in place.log:
+        held = "" if e["validation"] is None else f"{e['validation']:.2f}"
+        lines.append(f"| {e['kind']} | {e['epoch']} | {e['loss']:.4f} | {held} | {e['seconds'] / 60:.1f} |")
+    return "\n".join(lines) + "\n"

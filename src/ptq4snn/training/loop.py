@@ -1,0 +1,245 @@
+"""Train a model by a recipe. The same seed gives the same weights, killed and resumed or not.
+
+for stage:  for epoch:  order = permutation(seed, stage, epoch)
+                        for step:  x, y = augment(batch of order; seed, stage, step)
+                                   step of the optimizer at learning_rate(step)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.data.samples import SampleBatches, Samples
+from ptq4snn.errors import DataError
+from ptq4snn.progress import Progress, Silent
+from ptq4snn.training.augment import augment
+from ptq4snn.training.objective import class_weights, loss
+from ptq4snn.training.rates import firing_rates, steps_seen
+from ptq4snn.training.recipe import Stage, TrainingRecipe
+from ptq4snn.training.schedule import learning_rate
+from ptq4snn.training.state import Place, fingerprint, load_place, save_place
+
+__all__ = ["Trainer", "train"]
+
+SAVE_SECONDS = 60.0
+MOMENTUM = 0.9
+
+Make = Callable[[int | None], nn.Module]  # the model at T steps, None: its own
+
+
+def train(
+    recipe: TrainingRecipe,
+    make: Make,
+    samples: Samples,
+    out: Path,
+    *,
+    workers: int = 0,
+    compiled: bool = False,
+    progress: Progress | None = None,
+    report: Callable[[dict[str, Any]], None] = lambda epoch: None,
+) -> tuple[nn.Module, Place]:
+    """The trained model, and what was measured on the way; goes on where a run in `out` was killed."""
+    if len(samples) - recipe.validation < recipe.batch_size:
+        raise DataError(
+            f"{len(samples)} training samples are too few for batches of {recipe.batch_size} "
+            f"besides {recipe.validation} for validation: lower batch_size or validation"
+        )
+    with torch.random.fork_rng(devices=[]):
+        trainer = Trainer(recipe, make, samples, out, workers, compiled, progress or Silent(), report)
+        return trainer.run(), trainer.place
+
+
+class Trainer:
+    def __init__(
+        self,
+        recipe: TrainingRecipe,
+        make: Make,
+        samples: Samples,
+        out: Path,
+        workers: int,
+        compiled: bool,
+        progress: Progress,
+        report: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.recipe, self.make, self.samples, self.out = recipe, make, samples, out
+        self.workers, self.compiled, self.progress, self.report = workers, compiled, progress, report
+        shuffled = self.draw("split").permutation(len(samples))
+        self.held_out, self.training = np.split(shuffled, [recipe.validation])
+        self.held_out.sort()
+        self.mark = fingerprint(recipe, len(samples))
+        self.place = Place()
+        self.weights: Tensor | None = None
+
+    def draw(self, *key: object) -> np.random.Generator:
+        """Random numbers that depend on the seed and the key alone."""
+        return np.random.default_rng([self.recipe.seed, *(ord(c) for c in repr(key))])
+
+    def run(self) -> nn.Module:
+        saved = load_place(self.out, self.mark)
+        state = optimizer = None
+        if saved is not None:
+            self.place, state, optimizer = saved
+        if self.recipe.class_weights:
+            ys = (y for _, y in SampleBatches(self.samples, 16, self.workers, self.training.tolist()))
+            with torch.no_grad():
+                outputs = self.make(None).eval()(self.samples[[0]][0]).shape[1]
+            self.weights = class_weights(ys, outputs)
+        first = self.place.stage
+        for i in range(first, len(self.recipe.stages)):
+            model = self.model(self.recipe.stages[i], state)
+            self.stage(i, model, optimizer)
+            state, optimizer = model.state_dict(), None
+        if first >= len(self.recipe.stages):  # a finished run
+            model = self.model(self.recipe.stages[-1], state)
+        return model.eval()
+
+    def model(self, stage: Stage, state: dict[str, Tensor] | None) -> nn.Module:
+        torch.manual_seed(self.recipe.seed)
+        model = self.make(1 if stage.kind == "rate" else stage.steps)
+        for m in model.modules():
+            if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) and m.weight is not None:
+                nn.init.constant_(m.weight, self.recipe.norm_gain)
+        if state is not None:
+            model.load_state_dict(state)
+        for p in model.parameters():
+            if p.dim() == 4:
+                p.data = p.data.contiguous(memory_format=torch.channels_last)
+        return model
+
+    def stage(self, number: int, model: nn.Module, optimizer_state: dict[str, Any] | None) -> None:
+        stage = self.recipe.stages[number]
+        optimizer = make_optimizer(model, self.recipe)
+        if optimizer_state is not None:
+            optimizer.load_state_dict(optimizer_state)
+        per_epoch = len(self.training) // self.recipe.batch_size
+        total = stage.epochs * per_epoch
+        rates = stage.kind == "rate"
+        with firing_rates(model, self.steps(stage)) if rates else nullcontext():
+            forward = torch.compile(model) if self.compiled else model
+            while self.place.step < total:
+                self.epoch(number, stage, model, forward, optimizer, per_epoch)
+        self.place.stage, self.place.step = number + 1, 0
+        self.save(model, make_optimizer(model, self.recipe))
+
+    def epoch(
+        self,
+        number: int,
+        stage: Stage,
+        model: nn.Module,
+        forward: Callable[[Tensor], Tensor],
+        optimizer: torch.optim.Optimizer,
+        per_epoch: int,
+    ) -> None:
+        place, total = self.place, stage.epochs * per_epoch
+        epoch, done = divmod(place.step, per_epoch)
+        model.train()
+        began, saved = time.monotonic(), time.monotonic()
+        title = f"stage {number + 1}/{len(self.recipe.stages)} {stage.kind}, epoch {epoch + 1}/{stage.epochs}"
+        batches = self.batches(number, epoch, done, per_epoch)
+        for x, y in self.progress.track(batches, per_epoch - done, title):
+            lr = learning_rate(place.step, total, stage.learning_rate, stage.warmup)
+            g = torch.Generator().manual_seed(int(self.draw("step", number, place.step).integers(2**62)))
+            x, y = augment(x, y, self.recipe.augmentation, self.recipe.margin, g)
+            torch.manual_seed(int(g.initial_seed()))  # dropout
+            place.loss += self.step(forward, optimizer, folded(x, stage), y, lr)
+            place.step += 1
+            if time.monotonic() - saved > SAVE_SECONDS and place.step % per_epoch:
+                place.seconds += time.monotonic() - began
+                began = saved = time.monotonic()
+                self.save(model, optimizer)
+        place.seconds += time.monotonic() - began
+        self.close_epoch(number, stage, epoch, model, per_epoch)
+        self.save(model, optimizer)
+
+    def steps(self, stage: Stage) -> dict[str, int]:
+        """Steps of every neuron of the spiking network that a rate stage stands for."""
+        return steps_seen(self.make(stage.steps), self.samples[[0]][0])
+
+    def step(
+        self,
+        forward: Callable[[Tensor], Tensor],
+        optimizer: torch.optim.Optimizer,
+        x: Tensor,
+        y: Tensor,
+        lr: float,
+    ) -> float:
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        error = loss(forward(x), y, self.recipe.label_smoothing, self.weights)
+        optimizer.zero_grad(set_to_none=True)
+        error.backward()
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(
+                (p for g in optimizer.param_groups for p in g["params"]), self.recipe.clip
+            )
+        optimizer.step()
+        return float(error.detach())
+
+    def batches(self, number: int, epoch: int, done: int, per_epoch: int) -> Iterable[tuple[Tensor, Tensor]]:
+        """What is left of the epoch; the last, smaller batch is left out."""
+        size = self.recipe.batch_size
+        order = self.draw("order", number, epoch).permutation(self.training)
+        return SampleBatches(self.samples, size, self.workers, order[done * size : per_epoch * size].tolist())
+
+    def close_epoch(self, number: int, stage: Stage, epoch: int, model: nn.Module, per_epoch: int) -> None:
+        place = self.place
+        entry = {
+            "stage": number + 1,
+            "kind": stage.kind,
+            "epoch": epoch + 1,
+            "epochs": stage.epochs,
+            "loss": place.loss / per_epoch,
+            "validation": self.validate(model, stage),
+            "seconds": place.seconds,
+        }
+        place.loss = 0.0
+        place.log.append(entry)
+        self.report(entry)
+
+    def validate(self, model: nn.Module, stage: Stage) -> float | None:
+        """Share in % of held-out samples (or their pixels) that are right."""
+        if len(self.held_out) == 0:
+            return None
+        model.eval()
+        hits = count = 0
+        with torch.no_grad():
+            for x, y in SampleBatches(self.samples, self.recipe.batch_size, 0, self.held_out.tolist()):
+                h, c = correct(model(folded(x, stage)), y)
+                hits, count = hits + h, count + c
+        return 100.0 * hits / max(count, 1)
+
+    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        save_place(self.out, self.place, model.state_dict(), optimizer.state_dict(), self.mark)
+
+
+def folded(x: Tensor, stage: Stage) -> Tensor:
+    """The input of a stage: images as they are, recordings [B, T, C, H, W] as their mean in a rate stage."""
+    if x.dim() == 5:
+        return x.mean(1, keepdim=True) if stage.kind == "rate" else x
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def correct(logits: Tensor, y: Tensor) -> tuple[int, int]:
+    if y.dim() == 3:
+        logits = nn.functional.interpolate(logits, y.shape[-2:], mode="bilinear", align_corners=False)
+    known = y < logits.shape[1]
+    return int((logits.argmax(1) == y)[known].sum()), int(known.sum())
+
+
+def make_optimizer(model: nn.Module, recipe: TrainingRecipe) -> torch.optim.Optimizer:
+    """Weight decay on the weights of projections alone."""
+    groups = [
+        {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=0.0, momentum=MOMENTUM, nesterov=True)
+    return torch.optim.AdamW(groups, lr=0.0)

@@ -1,0 +1,111 @@
+"""`ptq4snn train`: files, figures and refusals. The training itself is tested in tests/training."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+from ptq4snn.cli import main
+
+RECIPE = """
+model = "{model}"
+batch_size = 8
+validation = 8
+augmentation = "none"
+
+[[stages]]
+kind = "rate"
+epochs = 2
+learning_rate = 1e-2
+
+[[stages]]
+epochs = 1
+learning_rate = 1e-2
+"""
+
+MODULE = """
+from ptq4snn.models.sew_resnet import SEWResNet
+
+def build(T=2):
+    return SEWResNet(widths=(4,), blocks=(1,), strides=(2,), stem=4, num_classes=2, T=T)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model, a recipe and 48 samples of two classes."""
+    (tmp_path / "trainnet.py").write_text(MODULE)
+    (tmp_path / "small.toml").write_text(RECIPE.format(model="trainnet:build"))
+    y = np.arange(48) % 2
+    x = np.random.default_rng(0).normal(size=(48, 3, 8, 8)).astype(np.float32)
+    x[y == 1, 0] += 2.0
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "trainnet", raising=False)
+    return tmp_path
+
+
+def test_weights_card_and_figures(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "small.toml", "--data", "data.npz", "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "stage 2 spiking, epoch 1/1" in out and "on 48 test samples" in out
+    with safe_open(place / "run" / "trainnet.build.safetensors", "pt") as file:
+        about = file.metadata()
+        assert "layer1.0.conv1.weight" in list(file.keys())
+    assert json.loads(about["result"])["samples"] == 48
+    card = (place / "run" / "trainnet.build.md").read_text()
+    for part in ("ptq4snn train small.toml --data DATA", "wall time", "Apache-2.0", "| rate | 2 |"):
+        assert part in card
+
+
+def test_started_again_it_is_finished_and_says_the_same(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "small.toml", "--data", "data.npz", "--out", "run", "--json"]
+    assert main(words) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main(words) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["epochs"] == first["epochs"] and again["test"]["accuracy"] == first["test"]["accuracy"]
+
+
+def test_evaluate_finds_the_accuracy_of_the_card(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "small.toml", "--data", "data.npz", "--out", "run", "--json"]) == 0
+    trained = json.loads(capsys.readouterr().out)
+    words = ["--model", "trainnet:build", "--checkpoint", trained["weights"], "--data", "data.npz"]
+    assert main(["evaluate", "--float", "--json", *words]) == 0
+    found = json.loads(capsys.readouterr().out)["float"]
+    assert found["accuracy"] == trained["test"]["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nonet", "--data", "data.npz"], "there is no model 'nonet'"),
+        (["small.toml", "--data", "none.npz"], "none.npz"),
+        (["small.toml", "--data", "data.npz", "--out", "data.npz"], "--out data.npz is a file"),
+        (["small.toml"], "--data"),
+    ],
+)
+def test_mistakes(place: Path, capsys: pytest.CaptureFixture[str], words: list[Any], message: str) -> None:
+    try:
+        code = main(["train", *words])
+    except SystemExit as e:
+        code = int(str(e.code))
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_no_random_state_is_touched(place: Path) -> None:
+    torch.manual_seed(5)
+    state = torch.random.get_rng_state()
+    assert main(["train", "small.toml", "--data", "data.npz", "--out", "run", "--json"]) == 0
+    assert torch.equal(torch.random.get_rng_state(), state)

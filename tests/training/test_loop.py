@@ -1,0 +1,180 @@
+"""Training: it learns, the seed decides, and a killed run goes on as if it had not been killed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.data.samples import VOID
+from ptq4snn.errors import CheckpointError, DataError
+from ptq4snn.models.neuron import LIF
+from ptq4snn.models.sdt import SpikeDrivenTransformer
+from ptq4snn.models.sew_resnet import SEWResNet
+from ptq4snn.training import loop
+from ptq4snn.training.loop import train
+from ptq4snn.training.recipe import Stage, TrainingRecipe
+
+
+class Blobs:
+    """Two classes: bright on the left, or on the right."""
+
+    classes = 2
+
+    def __init__(self, count: int = 96, shape: tuple[int, ...] = (3, 8, 8)) -> None:
+        g = torch.Generator().manual_seed(0)
+        self.y = torch.arange(count) % 2
+        self.x = 0.3 * torch.randn(count, *shape, generator=g)
+        half = shape[-1] // 2
+        self.x[self.y == 0, ..., :half] += 1.5
+        self.x[self.y == 1, ..., half:] += 1.5
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        i = torch.as_tensor(indices)
+        return self.x[i], self.y[i]
+
+
+def make(T: int | None) -> nn.Module:
+    return SEWResNet(widths=(8,), blocks=(1,), strides=(2,), stem=8, num_classes=2, T=T or 3)
+
+
+def recipe(**changes: Any) -> TrainingRecipe:
+    stages = (Stage("rate", 3, 1e-2), Stage("spiking", 2, 5e-3))
+    settings = {"stages": stages, "batch_size": 16, "validation": 16, "augmentation": "crop", "margin": 1}
+    return TrainingRecipe("net", **{**settings, **changes})
+
+
+def run(out: Path, settings: TrainingRecipe | None = None, **options: Any) -> tuple[nn.Module, loop.Place]:
+    out.mkdir(exist_ok=True)
+    return train(settings or recipe(), make, Blobs(), out, **options)
+
+
+def same(a: nn.Module, b: nn.Module) -> bool:
+    return all(
+        torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True)
+    )
+
+
+def test_it_learns_and_ends_at_the_models_own_steps(tmp_path: Path) -> None:
+    stages = (Stage("rate", 8, 1e-2), Stage("spiking", 4, 5e-3))
+    model, place = run(tmp_path, recipe(stages=stages))
+    assert [e["kind"] for e in place.log] == ["rate"] * 8 + ["spiking"] * 4
+    assert place.log[-1]["loss"] < 0.6 * place.log[0]["loss"]
+    assert place.log[-1]["validation"] >= 90.0
+    assert model.T == 3 and not model.training
+
+
+def test_the_seed_decides_and_no_global_random_state_is_touched(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    state = torch.random.get_rng_state()
+    first, _ = run(tmp_path / "a")
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.manual_seed(2)
+    again, _ = run(tmp_path / "b")
+    other, _ = run(tmp_path / "c", recipe(seed=1))
+    assert same(first, again) and not same(first, other)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("steps", [3, 5, 16, 21])
+def test_a_killed_run_goes_on_to_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Killed inside and between epochs of both stages; 5 steps are an epoch, every step is saved."""
+    whole, place = run(tmp_path / "whole")
+    monkeypatch.setattr(loop, "SAVE_SECONDS", -1.0)
+    step, left = loop.Trainer.step, [steps]
+
+    def killed(self: loop.Trainer, *args: Any) -> float:
+        if not left[0]:
+            raise Killed
+        left[0] -= 1
+        return step(self, *args)
+
+    monkeypatch.setattr(loop.Trainer, "step", killed)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed")
+    left[0] = 1000
+    resumed, after = run(tmp_path / "killed")
+    assert left[0] == 1000 - (25 - steps)  # nothing was done twice
+    assert same(whole, resumed)
+    assert [e["loss"] for e in after.log] == pytest.approx([e["loss"] for e in place.log], abs=0)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    first, _ = run(tmp_path)
+    again, place = run(tmp_path, report=lambda epoch: pytest.fail("trained again"))
+    assert same(first, again) and len(place.log) == 5
+
+
+def test_another_recipe_does_not_go_on(tmp_path: Path) -> None:
+    run(tmp_path)
+    with pytest.raises(CheckpointError, match="another recipe or data set"):
+        run(tmp_path, recipe(weight_decay=0.5))
+
+
+def test_a_damaged_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "resume.pt").write_bytes(b"PK\x03\x04 no")
+    with pytest.raises(CheckpointError, match=r"resume\.pt is damaged"):
+        run(tmp_path)
+
+
+def test_too_few_samples(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="96 training samples are too few for batches of 90 besides 16"):
+        run(tmp_path, recipe(batch_size=90))
+
+
+def test_sgd_and_no_validation(tmp_path: Path) -> None:
+    stages = (Stage("spiking", 2, 0.05, steps=1),)
+    model, place = run(tmp_path, recipe(optimizer="sgd", stages=stages, validation=0))
+    assert place.log[-1]["validation"] is None and place.log[-1]["loss"] < place.log[0]["loss"]
+    assert model.T == 1
+
+
+def test_event_recordings_are_averaged_for_rates(tmp_path: Path) -> None:
+    def transformer(T: int | None) -> nn.Module:
+        return SpikeDrivenTransformer(16, 1, 2, num_classes=2, in_channels=2, T=T or 4, dvs=True)
+
+    stages = (Stage("rate", 8, 1e-2), Stage("spiking", 3, 5e-3))
+    _, place = train(recipe(stages=stages), transformer, Blobs(64, (4, 2, 8, 8)), tmp_path)
+    assert place.log[-1]["validation"] >= 90.0
+
+
+class Halves(Blobs):
+    """Pixels of class 1 are bright; a border is not labelled."""
+
+    def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        x, _ = super().__getitem__(indices)
+        y = (x.mean(1) > 0.7).long()
+        y[:, 0] = VOID
+        return x, y
+
+
+class Pixels(nn.Module):
+    """Logits at half the size."""
+
+    def __init__(self, T: int) -> None:
+        super().__init__()
+        self.T, self.conv, self.norm, self.lif = T, nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), LIF()
+        self.head = nn.Conv2d(8, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        current = self.norm(self.conv(x)).expand(self.T, -1, -1, -1, -1)
+        return self.head(self.lif(current).mean(0))  # type: ignore[no-any-return]
+
+
+def test_segmentation(tmp_path: Path) -> None:
+    stages = (Stage("rate", 8, 2e-2), Stage("spiking", 3, 5e-3))
+    settings = recipe(class_weights=True, stages=stages)
+    _, place = train(settings, lambda T: Pixels(T or 4), Halves(64, (3, 16, 16)), tmp_path)
+    assert place.log[-1]["validation"] > 85.0
