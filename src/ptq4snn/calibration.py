@@ -48,7 +48,7 @@ def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
         if a != b:
             raise DataError(f"samples have different shapes: {a} after {b} (without batch axis {batch_axis})")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-        raise DataError("a sample holds NaN or infinite values; clean the calibration data first")
+        raise DataError("a sample holds NaN or infinite values; clean the data first")
 
 
 def own(x: Tensor, device: Any) -> Tensor:

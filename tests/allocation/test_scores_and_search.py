@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ptq4snn.allocation.scores import min_max, scores
-from ptq4snn.allocation.search import divergence, grid_search
+from ptq4snn.allocation.search import divergence, grid_search, mean_divergence
 
 
 def test_min_max() -> None:
@@ -36,6 +36,13 @@ def test_divergence_by_hand() -> None:
     found = divergence(torch.tensor(a), torch.tensor(b))
     assert found == (pytest.approx(kl, rel=1e-6), 0.5)
     assert divergence(torch.tensor(a), torch.tensor(a)) == (pytest.approx(0.0, abs=1e-12), 1.0)
+
+
+def test_divergence_in_batches_is_that_of_all_samples() -> None:
+    g = torch.Generator().manual_seed(0)
+    a, b = torch.randn(7, 5, 3, generator=g), torch.randn(7, 5, 3, generator=g)
+    found = mean_divergence(zip(a.split(3), b.split(3), strict=True))
+    assert found == pytest.approx(divergence(a, b), rel=1e-12)
 
 
 POINTS = [(0.0, 96.0), (0.0, 97.0), (0.5, 96.0), (0.5, 97.0), (1.0, 96.0)]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ptq4snn.allocation.budget import Channels, allocate, average_bits
 from ptq4snn.allocation.scores import scores
-from ptq4snn.allocation.search import Trial, divergence, grid_search
+from ptq4snn.allocation.search import Trial, grid_search, mean_divergence
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import build_lattice
 from ptq4snn.modules.quantized import QuantizedModel
@@ -88,12 +88,13 @@ def allocate_bits(
     if len(points) == 1:
         bits, average = candidates.allocate(*points[0], recipe.membrane)
         return fixed | candidates.spread(bits), Trial(*points[0], None, None, average), []
-    expected = torch.cat(prepared.float_logits())
+    expected = prepared.float_logits()
     batches = join(prepared.held_out, prepared.batch_axis)
 
     def judge(bits: Tensor) -> tuple[float, float]:
         model.use(assembly.plan(fixed | candidates.spread(bits)))
-        return divergence(expected, torch.cat(list(logits(model, batches, prepared.readout))))
+        found = logits(model, batches, prepared.readout)
+        return mean_divergence(zip(expected, found, strict=True))
 
     tracked = prepared.progress.track(points, len(points), "searching (beta, P)")
     bits, best, trials = grid_search(tracked, lambda b, p: candidates.allocate(b, p, recipe.membrane), judge)

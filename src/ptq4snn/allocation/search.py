@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Trial", "divergence", "grid_search"]
+__all__ = ["Trial", "divergence", "grid_search", "mean_divergence"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,15 @@ def divergence(expected: Tensor, found: Tensor) -> tuple[float, float]:
     p, q = (F.log_softmax(x.double(), 1) for x in (expected, found))
     kl = float((p.exp() * (p - q)).sum(1).mean())
     return kl, float((expected.argmax(1) == found.argmax(1)).double().mean())
+
+
+def mean_divergence(batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    """`divergence` over all samples, a batch at a time: the logits of label maps are large."""
+    samples, kl, agreement = 0, 0.0, 0.0
+    for expected, found in batches:
+        a, b = divergence(expected, found)
+        samples, kl, agreement = samples + len(found), kl + a * len(found), agreement + b * len(found)
+    return kl / samples, agreement / samples
 
 
 def grid_search(

@@ -98,6 +98,7 @@ class QuantProjection(nn.Module):
         """bq with the input's zero point: b/unit - sum over the taps inside the image of Wq z, [C, ...]."""
         key = tuple(x.shape[self.axis :])
         if key not in self.maps:
+            self.maps.clear()  # one size at a time: native-size images have many
             assert self.quantizer is not None
             inner = copy.deepcopy(self.inner).double()
             zero = self.quantizer.zero.expand(*[1] * (x.dim() - len(key)), *key)
