@@ -6,8 +6,6 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 # -qq: errors only
 PIP    := $(PY) -m pip --disable-pip-version-check -qq install --constraint constraints.txt
-DATA   ?= data
-OUT    ?= runs/default
 
 # the two generations of SpikingJelly cannot live in one environment: each gets its own folder
 SJ14   := .sj/014
@@ -15,7 +13,7 @@ SJ20   := .sj/200
 export PTQ4SNN_SPIKINGJELLY_014 := $(CURDIR)/$(SJ14)
 export PTQ4SNN_SPIKINGJELLY_200 := $(CURDIR)/$(SJ20)
 
-.PHONY: demo test test-full lint train clean
+.PHONY: demo test test-full lint clean
 
 demo: $(VENV)/.run
 	$(VENV)/bin/ptq4snn demo
@@ -29,9 +27,6 @@ test-full: lint $(VENV)/.frameworks
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-
-train: $(VENV)/.run
-	$(PY) scripts/train_default.py $(DATA) $(OUT)
 
 # setuptools first, and no build isolation: an isolated build would fetch its own, unpinned
 $(VENV)/.run: pyproject.toml constraints.txt

@@ -69,7 +69,13 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
         calls.evaluate.append(model)
         labelled = isinstance(parts[0], tuple)
         count = sum(len(p[0] if labelled else p) for p in parts)
-        return {"accuracy": 87.654 if labelled else None, "samples": count}
+        return {
+            "task": "classification",
+            "samples": count,
+            "accuracy": 87.654 if labelled else None,
+            "accuracy_top5": 99.21 if labelled else None,
+            "throughput": {"samples_per_second": 812.4, "model_samples_per_second": 900.0},
+        }
 
     def inspect(model: nn.Module, sample: Any, batch_axis: int = 0) -> Found:
         calls.inspect = {"model": model, "sample": sample, "batch_axis": batch_axis}
@@ -83,7 +89,7 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
     }
     for name, stub in stubs.items():
         monkeypatch.setitem(ptq4snn.__dict__, name, stub)
-    monkeypatch.setattr(zoo, "load_default", lambda: nn.Linear(2, 2), raising=False)
+    monkeypatch.setattr(zoo.Entry, "load", lambda self, **changes: nn.Linear(2, 2))
     monkeypatch.chdir(tmp_path)
     return calls
 

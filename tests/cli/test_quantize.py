@@ -121,6 +121,8 @@ def test_json_is_all_there_is_on_stdout(api: Any, cli: Cli) -> None:
             "no checkpoint file no.pt",
         ),
         (["--checkpoint", "mynet.pt"], "does not fit SEWResNet: missing conv1.weight"),
+        (["--model", "mynet_for_cli:build", "--T", "2", "--data", "default"], "are for built-in models"),
+        (["--classes", "0"], "is not a whole number of 1 or more"),
         (["--data", "no.npy"], "there is no data file no.npy"),
         (["--out", "."], "is a folder"),
         (["--out", "no/model.ptq"], "there is no folder no"),
@@ -184,6 +186,7 @@ def test_a_bug_is_not_hidden(api: Any, cli: Cli) -> None:
 def test_warnings_are_one_line(api: Any, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from ptq4snn.models import zoo
 
-    monkeypatch.setattr(zoo, "MODELS", {"small": lambda: nn.Linear(1, 1)}, raising=False)
-    code, _, err = cli("quantize", "--model", "small", "--data", "default")
-    assert code == 0 and err == "ptq4snn: warning: small has random weights: give --checkpoint\n"
+    entry = zoo.Entry(lambda **settings: nn.Linear(1, 1), {}, "cifar10", (3, 32, 32))
+    monkeypatch.setitem(zoo.MODELS, "small", entry)
+    code, _, err = cli("quantize", "--model", "Small")
+    assert code == 0 and err == "ptq4snn: warning: Small has random weights: give --checkpoint\n"

@@ -9,6 +9,7 @@ import pytest
 import torch
 from oracles.backbones import (
     BACKBONES,
+    FACTS,
     Watch,
     discovered,
     golden_input,
@@ -34,7 +35,8 @@ def test_parameters_have_the_published_names_and_shapes(name: str) -> None:
         model = BACKBONES[name].build(4)
     entry = published()[name]
     assert shapes(model) == (from_official(entry["keys"]) if BACKBONES[name].official else entry["keys"])
-    assert sum(p.numel() for p in model.parameters()) == entry["pairs"]["params"]
+    assert sum(p.numel() for p in model.parameters()) == entry["pairs"]["params"] == FACTS[name].parameters
+    assert len(entry["keys"]) == FACTS[name].keys
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,10 @@ def test_every_neuron_is_found_as_published(name: str) -> None:
 def test_totals_are_as_published(name: str) -> None:
     d, table, backbone = discovered(name), published()[name]["pairs"], BACKBONES[name]
     kinds = [n.kind for n in d.neurons.values()]
-    assert (kinds.count("pair"), kinds.count("stream"), kinds.count("bare")) == backbone.counts
-    assert sum(n.layout.channels for n in d.neurons.values()) == backbone.channels
+    facts = FACTS[name]
+    assert (kinds.count("pair"), kinds.count("stream"), kinds.count("bare")) == facts.kinds
+    assert sum(n.layout.channels for n in d.neurons.values()) == facts.channels
+    assert table["state_total"] == facts.states and len(d.specs) == facts.neurons
     assert sum(n.layout.channels * n.layout.elements for n in d.neurons.values()) == table["state_total"]
     assert list(d.unused_neurons) == table["unused_lif"]
     assert list(d.unused_projections) == table["unused_projections"]

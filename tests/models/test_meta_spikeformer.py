@@ -10,30 +10,25 @@ import functools
 import gzip
 import json
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from oracles.backbones import Watch, full, golden_input, shapes, tensor
+from oracles.backbones import FACTS, Watch, entry_of, full, golden_input, shapes, tensor
 from torch import nn
 
 from ptq4snn.discovery.discover import discover
 from ptq4snn.discovery.folding import verify
-from ptq4snn.models.fpn import SpikeFPN
-from ptq4snn.models.meta_spikeformer import MetaSpikeFormer
+from ptq4snn.models.zoo import MODELS
 
-LARGE = (128, 256, 512, 640)
-BUILD: dict[str, Callable[[], nn.Module]] = {
-    "metaspikeformer_8_384_imagenet": lambda: MetaSpikeFormer((96, 192, 384, 480)),
-    "metaspikeformer_8_512_imagenet": MetaSpikeFormer,
-    "metaspikeformer_8_512_kd_imagenet": lambda: MetaSpikeFormer(kd=True),
-    "metaspikeformer_fpn_15M_voc2012": SpikeFPN,
-    "metaspikeformer_fpn_55M_voc2012": lambda: SpikeFPN(LARGE, 256),
-}
+NAMES = [n for n in FACTS if n.startswith("metaspikeformer")]
 GOLDEN = ("metaspikeformer_8_512_kd_imagenet", "metaspikeformer_fpn_15M_voc2012")
+
+
+def build(name: str) -> nn.Module:
+    return MODELS[entry_of(name)].make()
 
 
 @functools.cache
@@ -43,17 +38,18 @@ def published() -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize("name", BUILD)
+@pytest.mark.parametrize("name", NAMES)
 def test_parameters_have_the_published_names_and_shapes(name: str) -> None:
     with torch.device("meta"):
-        model = BUILD[name]()
+        model = build(name)
     entry = published()[name]
     assert shapes(model) == entry["keys"]
-    assert sum(p.numel() for p in model.parameters()) == entry["pairs"]["params"]
+    assert sum(p.numel() for p in model.parameters()) == entry["pairs"]["params"] == FACTS[name].parameters
+    assert len(entry["keys"]) == FACTS[name].keys
 
 
 def golden_model(name: str) -> nn.Module:
-    golden, model = published()[name]["golden"], BUILD[name]()
+    golden, model = published()[name]["golden"], build(name)
     made = {k: tensor(k, s, set(shapes(model)), golden["rule"]) for k, s in shapes(model).items()}
     crc = 0
     for k in sorted(made):
@@ -96,11 +92,11 @@ def test_golden_model_folds_without_a_flip(name: str) -> None:
 
 @full
 @pytest.mark.full
-@pytest.mark.parametrize("name", BUILD)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_neuron_is_found_as_published(name: str) -> None:
     torch.manual_seed(0)
     segments, table = "fpn" in name, published()[name]["pairs"]
-    d = discover(BUILD[name](), torch.randn(1, 3, *[512 if segments else 224] * 2))
+    d = discover(build(name), torch.randn(1, 3, *[512 if segments else 224] * 2))
     assert list(d.neurons) == [e["lif"] for e in table["lifs"]]
     for e in table["lifs"]:
         n, spec = d.neurons[e["lif"]], d.specs[e["lif"]]
@@ -112,8 +108,7 @@ def test_every_neuron_is_found_as_published(name: str) -> None:
         assert ("mean" in n.ops) == any("mean" in p["chain"] for p in e["projections"]), n.name
         assert float(spec.theta) == e["v_threshold"] and float(spec.leak) == float(spec.gain) == 0.5
     kinds = [n.kind for n in d.neurons.values()]
-    counts = (53, 31, 8) if segments else (45, 24, 8)
-    assert (kinds.count("pair"), kinds.count("stream"), kinds.count("bare")) == counts
+    assert (kinds.count("pair"), kinds.count("stream"), kinds.count("bare")) == FACTS[name].kinds
     assert sum(n.layout.channels * n.layout.elements for n in d.neurons.values()) == table["state_total"]
     assert list(d.unused_neurons) == table["unused_lif"]
     assert list(d.unused_projections) == table["unused_projections"]

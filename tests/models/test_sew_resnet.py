@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ptq4snn.models.neuron import IF, LIF
 from ptq4snn.models.sew_resnet import BasicBlock, Bottleneck, SEWResNet, from_official, sew_resnet
-from ptq4snn.models.zoo import default_model
+from ptq4snn.models.zoo import MODELS
 
 OFFICIAL = [n for n in published() if n.startswith("sew") and n.endswith("official")]
 
@@ -100,7 +100,7 @@ def test_a_still_image_is_a_constant_sequence(stem_kind: str, neuron: Any) -> No
 
 def test_the_embedded_default_keeps_its_names() -> None:
     trained = load_file(str(files("ptq4snn") / "assets" / "default.safetensors"))
-    state = default_model().state_dict()
+    state = MODELS["default"].make().state_dict()
     kept = {k: v.shape for k, v in state.items() if not k.endswith("num_batches_tracked")}
     assert kept == {k: v.shape for k, v in trained.items()}
 

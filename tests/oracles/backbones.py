@@ -1,4 +1,4 @@
-"""The published backbones: how each is built here, and what is known of it.
+"""The published backbones: where each is in the zoo, and what is known of it.
 
 tests/golden/backbones.json.gz holds, for every model, the names and shapes of its parameters, what feeds each
 of its neurons, and outputs of the original code on weights that anybody can make from names and shapes.
@@ -11,7 +11,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,107 +23,149 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.discover import Discovery, discover
 from ptq4snn.models.neuron import LIF
-from ptq4snn.models.qkformer import QKFormer
-from ptq4snn.models.sdt import SpikeDrivenTransformer as SDT
-from ptq4snn.models.sew_resnet import SEWResNet, from_official, official_name, sew_resnet
-from ptq4snn.models.spikformer import Spikformer
-from ptq4snn.models.vgg import SpikingVGG
+from ptq4snn.models.sew_resnet import from_official, official_name
+from ptq4snn.models.zoo import MODELS, Entry, find
 
-CIFAR, IMAGE = (3, 32, 32), (3, 224, 224)
+TABLE = """
+sdt_2_256_cifar10                                 2567082 112 22 12  5  2  5856    541440    309.2   0.0
+sdt_2_256_cifar100                                2590212 112 22 12  5  2  5856    541440    309.2   0.0
+sdt_2_512_cifar10                                10233546 112 22 12  5  2 11712   1082880   1234.9   0.0
+sdt_2_256_cifar10dvs                              2566794 112 22 12  5  2  5856   2163456   1235.5   0.0
+sdt_8_512_imagenet                               29689896 352 70 36 17  8 42432  12950016   8256.7   0.0
+sdt_8_768_imagenet                               66339144 352 70 36 17  8 63648  19425024  18512.1   0.0
+metaspikeformer_8_384_imagenet                   31333864 825 77 45 24  8 38064  17160672  13951.0  65.9
+metaspikeformer_8_512_imagenet                   55350248 825 77 45 24  8 50752  22880896  24699.5 117.2
+metaspikeformer_8_512_kd_imagenet                55991248 827 77 45 24  8 50752  22880896  24700.1 117.2
+metaspikeformer_fpn_15M_voc2012                  16470142 883 93 53 31  8 27976 100016128  66528.3 167.0
+metaspikeformer_fpn_55M_voc2012                  61520022 883 93 53 31  8 54272 198311936 258022.0 612.4
+sew_resnet18_imagenet_official                   11689512 122 20 20  0  0  4800   2483712   1814.1   0.0
+sew_resnet18_imagenet_spikingjelly               11689512 122 20 20  0  0  4800   2483712   1814.1   0.0
+sew_resnet34_imagenet_official                   21797672 218 36 36  0  0  8512   3738112   3663.8   0.0
+sew_resnet50_imagenet_official                   25557032 320 53 53  0  0 26560  11113984   4089.2   0.0
+sew_resnet18_cifar10                             11173962 122 20 20  0  0  4800    614400    555.4   0.0
+sew_resnet18_cifar100                            11220132 122 20 20  0  0  4800    614400    555.5   0.0
+spiking_vgg16_bn_cifar10_linearhead              14728266  93 13 13  0  0  4224    276480    313.2   0.0
+spiking_vgg16_bn_cifar100_linearhead             14774436  93 13 13  0  0  4224    276480    313.2   0.0
+spiking_vgg16_bn_spikingjelly_cifar10_stockhead 134309962  97 15 15  0  0 12416    284672    432.8   0.0
+spiking_vgg16_bn_spikingjelly_imagenet          138365992  97 15 15  0  0 12416  13555712  15470.3   0.0
+spikformer_4_384_cifar10                          9330874 216 33 29  0  4 16464   1449984    921.5  12.6
+spikformer_4_384_cifar100                         9365524 216 33 29  0  4 16464   1449984    921.5  12.6
+spikformer_2_256_cifar10dvs                       2585610 121 21 17  0  2  5856   1327104    374.3   4.2
+spikformer_8_512_imagenet                        29705768 376 61 53  0  8 42432  14149632   8256.7 102.8
+spikformer_8_768_imagenet                        66363208 376 61 53  0  8 63648  21224448  18512.1 231.2
+qkformer_4_384_cifar10                            6706234 200 35 31  0  4 11968   2369536   1511.3   4.7
+qkformer_4_384_cifar100                           6740884 200 35 31  0  4 11968   2369536   1511.3   4.7
+qkformer_cifar10dvs                               1504138 122 21 19  0  2  3584    905216    507.0   0.5
+qkformer_10_384_imagenet                         16473688 434 77 67  0 10 32802  12296256   5831.2  67.4
+qkformer_10_512_imagenet                         29079336 434 77 67  0 10 43736  16395008  10337.6  89.9
+qkformer_10_768_imagenet                         64962760 434 77 67  0 10 65604  24592512  23194.1 134.9
+"""  # name, parameters, keys, neurons, pair, stream, bare, channels, states, million MACs, of attention
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A line of the table: what was measured on the authors' programs, at one sample and one time step."""
+
+    parameters: int
+    keys: int
+    neurons: int  # also those that never run
+    kinds: tuple[int, int, int]  # pairs, streams, bare neurons
+    channels: int
+    states: int
+    macs: float  # millions, rounded to 0.1
+    attention_macs: float
+
+
+def read_table() -> dict[str, Facts]:
+    facts = {}
+    for line in TABLE.strip().splitlines():
+        name, *numbers = line.split()
+        parameters, keys, neurons, pair, stream, bare, channels, states = map(int, numbers[:8])
+        macs, attention = map(float, numbers[8:])
+        kinds = (pair, stream, bare)
+        facts[name] = Facts(parameters, keys, neurons, kinds, channels, states, macs, attention)
+    return facts
+
+
+FACTS = read_table()
+ENTRIES = {
+    "sew_resnet18_imagenet_official": "sew-resnet18-imagenet",
+    "sew_resnet18_imagenet_spikingjelly": "sew-resnet18-imagenet",
+    "sew_resnet34_imagenet_official": "sew-resnet34-imagenet",
+    "sew_resnet50_imagenet_official": "sew-resnet50-imagenet",
+    "spiking_vgg16_bn_cifar10_linearhead": "vgg16-cifar10",
+    "spiking_vgg16_bn_cifar100_linearhead": "vgg16-cifar100",
+    "spiking_vgg16_bn_spikingjelly_cifar10_stockhead": "vgg16-stock-cifar10",
+    "spiking_vgg16_bn_spikingjelly_imagenet": "vgg16-imagenet",
+    "qkformer_cifar10dvs": "qkformer-2-256-cifar10-dvs",
+}
+
+
+def entry_of(name: str) -> str:
+    """The name here of a published model."""
+    return find(ENTRIES.get(name, name))[0]
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """`counts`: pairs, streams, bare neurons. `T`: time steps of the traced pass."""
+    """A published model; `T`: time steps of the traced pass."""
 
-    build: Callable[[int], nn.Module]
-    counts: tuple[int, int, int]
-    channels: int
-    input: tuple[int, ...] = CIFAR
+    name: str
     T: int = 1
-    frames: bool = False  # the input has a time axis
-    stem: str | None = None  # a projection that runs once for a still image
-    official: bool = False  # published under the names of the official SEW repository
     golden: tuple[str, ...] = ()
 
     @property
+    def entry(self) -> Entry:
+        return MODELS[entry_of(self.name)]
+
+    @property
+    def stem(self) -> str | None:
+        """A projection that runs once for a still image."""
+        return "conv1" if self.name.startswith("sew") else "features.0" if "vgg" in self.name else None
+
+    @property
+    def official(self) -> bool:
+        """Published under the names of the official SEW repository."""
+        return self.name.endswith("_official")
+
+    @property
     def native(self) -> bool:
-        return self.input == IMAGE
+        return self.entry.data == "imagenet"
+
+    def build(self, T: int) -> nn.Module:
+        merged = {"merged_state": True} if self.name.startswith("qkformer") else {}  # as its authors have it
+        return self.entry.make(T=T, **merged)
 
     def sample(self) -> Tensor:
         torch.manual_seed(0)
-        return torch.randn(1, *([self.T] if self.frames else []), *self.input)
+        shape = self.entry.input
+        return torch.randn(1, *shape) if len(shape) == 3 else torch.randn(1, self.T, *shape[1:])
 
 
-def sdt(counts: tuple[int, int, int], channels: int, arguments: dict[str, Any], **rest: Any) -> Backbone:
-    return Backbone(lambda T: SDT(**arguments, T=T), counts, channels, **rest)
-
-
-def sew(depth: int, n: int, channels: int, arguments: dict[str, Any], **rest: Any) -> Backbone:
-    build = lambda T: sew_resnet(depth, T=T, **arguments)  # noqa: E731
-    return Backbone(build, (n, 0, 0), channels, stem="conv1", **rest)
-
-
-def vgg(n: int, channels: int, arguments: dict[str, Any], **rest: Any) -> Backbone:
-    return Backbone(lambda T: SpikingVGG(T=T, **arguments), (n, 0, 0), channels, stem="features.0", **rest)
-
-
-def spikformer(n: int, bare: int, channels: int, arguments: dict[str, Any], **rest: Any) -> Backbone:
-    return Backbone(lambda T: Spikformer(T=T, **arguments), (n, 0, bare), channels, **rest)
-
-
-def qkformer(n: int, bare: int, channels: int, arguments: dict[str, Any], **rest: Any) -> Backbone:
-    build = lambda T: QKFormer(T=T, merged_state=True, **arguments)  # noqa: E731
-    return Backbone(build, (n, 0, bare), channels, **rest)
-
-
-SDT_IMAGE = {"depth": 8, "num_classes": 1000, "pooling": "1111"}
-SPIK_IMAGE = {"depth": 8, "heads": 8, "num_classes": 1000, "pooling": "1111", "kind": "conv2d"}
-SPIK_DVS = {
-    "width": 256, "depth": 2, "heads": 16, "in_channels": 2, "pooling": "1111", "scale": 0.25,
-    "kind": "conv1d", "tokens": 64,
-}  # fmt: skip
-QK_IMAGE = {"depths": (1, 2, 7), "num_classes": 1000, "layout": "imagenet"}
-QK_DVS = {
-    "width": 256, "depths": (1, 1), "heads": 16, "in_channels": 2, "mlp_ratio": 1, "layout": "events",
-}  # fmt: skip
-STOCK = {"head": "stock"}
+TRACED_STEPS = {  # 1 for all others
+    "sdt_2_256_cifar10": 4,
+    "sdt_2_512_cifar10": 4,
+    "sdt_2_256_cifar10dvs": 10,
+    "sdt_8_512_imagenet": 4,
+    "sdt_8_768_imagenet": 4,
+    "sew_resnet18_cifar10": 4,
+}
 ONE, BOTH = ("golden",), ("golden", "golden_other_batch")
-
+GOLDEN = {
+    **dict.fromkeys(
+        (
+            "sdt_2_256_cifar10", "sdt_2_256_cifar10dvs", "sdt_8_768_imagenet", "sew_resnet18_cifar10",
+            "sew_resnet18_imagenet_official", "spiking_vgg16_bn_cifar10_linearhead",
+            "spikformer_4_384_cifar10", "spikformer_8_512_imagenet",
+        ),
+        ONE,
+    ),
+    **dict.fromkeys(("qkformer_4_384_cifar10", "qkformer_10_384_imagenet"), BOTH),
+}  # fmt: skip
 BACKBONES: dict[str, Backbone] = {
-    "sdt_2_256_cifar10": sdt((12, 5, 2), 5856, {}, T=4, golden=ONE),
-    "sdt_2_256_cifar100": sdt((12, 5, 2), 5856, {"num_classes": 100}),
-    "sdt_2_512_cifar10": sdt((12, 5, 2), 11712, {"width": 512}, T=4),
-    "sdt_2_256_cifar10dvs": sdt(
-        (12, 5, 2), 5856, {"in_channels": 2, "dvs": True}, input=(2, 64, 64), T=10, frames=True, golden=ONE
-    ),
-    "sdt_8_512_imagenet": sdt((36, 17, 8), 42432, {**SDT_IMAGE, "width": 512}, input=IMAGE, T=4),
-    "sdt_8_768_imagenet": sdt((36, 17, 8), 63648, {**SDT_IMAGE, "width": 768}, input=IMAGE, T=4, golden=ONE),
-    "sew_resnet18_cifar10": Backbone(
-        lambda T: SEWResNet(T=T), (20, 0, 0), 4800, T=4, stem="conv1", golden=ONE
-    ),
-    "sew_resnet18_cifar100": sew(18, 20, 4800, {"num_classes": 100, "stem_kind": "cifar", "neuron": LIF}),
-    "sew_resnet18_imagenet_official": sew(18, 20, 4800, {}, input=IMAGE, official=True, golden=ONE),
-    "sew_resnet18_imagenet_spikingjelly": sew(18, 20, 4800, {}, input=IMAGE),
-    "sew_resnet34_imagenet_official": sew(34, 36, 8512, {}, input=IMAGE, official=True),
-    "sew_resnet50_imagenet_official": sew(50, 53, 26560, {}, input=IMAGE, official=True),
-    "spiking_vgg16_bn_cifar10_linearhead": vgg(13, 4224, {}, golden=ONE),
-    "spiking_vgg16_bn_cifar100_linearhead": vgg(13, 4224, {"num_classes": 100}),
-    "spiking_vgg16_bn_spikingjelly_cifar10_stockhead": vgg(15, 12416, STOCK),
-    "spiking_vgg16_bn_spikingjelly_imagenet": vgg(15, 12416, {**STOCK, "num_classes": 1000}, input=IMAGE),
-    "spikformer_4_384_cifar10": spikformer(29, 4, 16464, {}, golden=ONE),
-    "spikformer_4_384_cifar100": spikformer(29, 4, 16464, {"num_classes": 100}),
-    "spikformer_2_256_cifar10dvs": spikformer(17, 2, 5856, SPIK_DVS, input=(2, 128, 128), frames=True),
-    "spikformer_8_512_imagenet": spikformer(
-        53, 8, 42432, {**SPIK_IMAGE, "width": 512}, input=IMAGE, golden=ONE
-    ),
-    "spikformer_8_768_imagenet": spikformer(53, 8, 63648, {**SPIK_IMAGE, "width": 768}, input=IMAGE),
-    "qkformer_4_384_cifar10": qkformer(31, 4, 11968, {}, golden=BOTH),
-    "qkformer_4_384_cifar100": qkformer(31, 4, 11968, {"num_classes": 100}),
-    "qkformer_cifar10dvs": qkformer(19, 2, 3584, QK_DVS, input=(2, 128, 128), frames=True),
-    "qkformer_10_384_imagenet": qkformer(67, 10, 32802, {**QK_IMAGE, "heads": 6}, input=IMAGE, golden=BOTH),
-    "qkformer_10_512_imagenet": qkformer(67, 10, 43736, {**QK_IMAGE, "width": 512}, input=IMAGE),
-    "qkformer_10_768_imagenet": qkformer(67, 10, 65604, {**QK_IMAGE, "width": 768, "heads": 12}, input=IMAGE),
+    name: Backbone(name, TRACED_STEPS.get(name, 1), GOLDEN.get(name, ()))
+    for name in FACTS
+    if not name.startswith("metaspikeformer")  # oracles of their own
 }
 HEAVY = {"spiking_vgg16_bn_spikingjelly_cifar10_stockhead"}  # 134 million weights
 

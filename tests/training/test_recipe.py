@@ -11,7 +11,7 @@ from ptq4snn.models.zoo import MODELS
 from ptq4snn.training.recipe import Stage, TrainingRecipe, built_in_recipes
 
 TEXT = """
-model = "vgg9-32-cifar10"
+model = "vgg8-32-cifar10"
 optimizer = "sgd"
 
 [[stages]]
@@ -33,7 +33,7 @@ def write(folder: Path, text: str) -> str:
 def test_a_file(tmp_path: Path) -> None:
     recipe = TrainingRecipe.parse(write(tmp_path, TEXT))
     assert recipe.stages == (Stage("rate", 3), Stage("spiking", 2, steps=6))
-    assert (recipe.model, recipe.optimizer, recipe.batch_size) == ("vgg9-32-cifar10", "sgd", 128)
+    assert (recipe.model, recipe.optimizer, recipe.batch_size) == ("vgg8-32-cifar10", "sgd", 128)
 
 
 @pytest.mark.parametrize(

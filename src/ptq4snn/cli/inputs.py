@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import difflib
+import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,45 +18,67 @@ from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.models import zoo
 
-__all__ = ["load_data", "load_device", "load_model", "on_device"]
+__all__ = ["find_entry", "load_data", "load_device", "load_model", "on_device"]
 
 DEFAULT = "default"
+EMBEDDED = "cifar10"  # what the embedded sample is of
+
+
+def find_entry(name: str) -> zoo.Entry:
+    """The built-in model of that name; of a misspelt one the nearest is suggested."""
+    return zoo.find(name)[1]
 
 
 def load_model(args: argparse.Namespace, weights_matter: bool = True) -> nn.Module:
     """The model that --model and --checkpoint name, in evaluation mode; the embedded default without them."""
     name: str = args.model or DEFAULT
-    if name == DEFAULT and args.checkpoint is None:
-        embedded: nn.Module = zoo.load_default()
-        return embedded.eval()
+    changes = model_changes(args)
     if ":" in name:
-        model = run_factory(name, find_factory(name))
-        if not isinstance(model, nn.Module):
-            raise PTQ4SNNError(f"{name} returned a {type(model).__name__}: return a torch.nn.Module")
+        model = own_model(name, changes)
     else:
-        model = built_in(name)()
+        entry = find_entry(name)
+        if entry.checkpoint is not None and args.checkpoint is None:
+            return entry.load(**changes)
+        model = entry.make(**changes)
         if args.checkpoint is None and weights_matter:
             warnings.warn(f"{name} has random weights: give --checkpoint", stacklevel=2)
     if args.checkpoint is not None:
-        load_checkpoint(model, args.checkpoint)
+        account = load_checkpoint(model, args.checkpoint).account()
+        if account:
+            print(f"ptq4snn: note: {account}", file=sys.stderr)
     return model.eval()
 
 
-def built_in(name: str) -> Callable[[], nn.Module]:
-    """The constructor of a built-in model; of a misspelt name the nearest is suggested."""
-    models: dict[str, Callable[[], nn.Module]] = {DEFAULT: zoo.default_model, **getattr(zoo, "MODELS", {})}
-    if name in models:
-        return models[name]
-    near = difflib.get_close_matches(name, models, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"built in are {', '.join(sorted(models))}"
-    raise PTQ4SNNError(f"there is no model {name!r} ({hint}); name your own as package.module:factory")
+def model_changes(args: argparse.Namespace) -> dict[str, int]:
+    """What --classes and --T change in a built-in model."""
+    options = {"num_classes": args.classes, "T": args.T}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def own_model(name: str, changes: dict[str, int]) -> nn.Module:
+    """The user's model; how it is built is the factory's business."""
+    if changes:
+        raise PTQ4SNNError(f"--classes and --T are for built-in models: set them in {name}")
+    model = run_factory(name, find_factory(name))
+    if not isinstance(model, nn.Module):
+        raise PTQ4SNNError(f"{name} returned a {type(model).__name__}: return a torch.nn.Module")
+    return model
 
 
 def load_data(args: argparse.Namespace, split: Split, batch_size: int = 64) -> Iterable[Any]:
-    """What --data names. Only the embedded model has data of its own."""
-    if args.data is None and args.model not in (None, DEFAULT):
-        raise DataError(f"{args.model} needs samples: give --data")
-    return open_data(args.data or DEFAULT, split, batch_size=batch_size, batch_axis=args.batch_axis)
+    """What --data names, prepared for the model. Models of CIFAR-10 have the embedded sample without it."""
+    name: str = args.model or DEFAULT
+    entry = None if ":" in name else find_entry(name)
+    if args.data is None and (entry is None or entry.data != EMBEDDED):
+        wanted = "samples" if entry is None else f"samples of {entry.data}"
+        raise DataError(f"{name} needs {wanted}: give --data")
+    options: dict[str, Any] = {"batch_size": batch_size, "batch_axis": args.batch_axis}
+    if entry is not None:
+        steps = entry.preprocessing.steps
+        if steps is not None and args.T is not None:
+            steps = args.T
+        options |= {"name": entry.data, "preprocessing": replace(entry.preprocessing, steps=steps)}
+    return open_data(args.data or DEFAULT, split, **options)
 
 
 def load_device(args: argparse.Namespace) -> torch.device | None:

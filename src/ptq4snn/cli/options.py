@@ -36,6 +36,8 @@ def build_parser() -> argparse.ArgumentParser:
         ("quantize", quantize_options, "quantize a model, write the bundle and its report"),
         ("inspect", inspect_options, "show every neuron and what feeds it"),
         ("evaluate", evaluate_options, "measure the accuracy of a bundle"),
+        ("models", models_options, "list the built-in models, or tell all about one"),
+        ("train", train_options, "train a built-in model, or your own, by a recipe"),
         ("demo", demo_options, "quantize the embedded model in eight ways and print one table"),
     ):
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
@@ -57,9 +59,13 @@ def later(name: str) -> Run:
 def model_options(p: argparse.ArgumentParser) -> None:
     group = p.add_argument_group("model and data")
     group.add_argument(
-        "--model", metavar="NAME", help="built-in name, or package.module:factory (the embedded default)"
+        "--model",
+        metavar="NAME",
+        help="a name of `ptq4snn models`, or package.module:factory (the embedded default)",
     )
     group.add_argument("--checkpoint", metavar="FILE", help="weights: .safetensors, or a saved state_dict")
+    group.add_argument("--classes", type=at_least(1), metavar="N", help="outputs of the built-in model")
+    group.add_argument("--T", type=at_least(1), metavar="N", help="time steps of the built-in model")
     group.add_argument(
         "--data",
         metavar="DATA",
@@ -93,6 +99,45 @@ def evaluate_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("bundle", nargs="?", metavar="MODEL.ptq", help="bundle that quantize wrote")
     p.add_argument("--float", dest="float_too", action="store_true", help="evaluate the float model too")
     model_options(p)
+    group = p.add_argument_group("reading")
+    group.add_argument(
+        "--batch-size", type=at_least(1), default=64, metavar="N", help="samples at a time (64)"
+    )
+    group.add_argument(
+        "--workers", type=at_least(0), default=0, metavar="N", help="processes that read a data set ahead (0)"
+    )
+    group.add_argument("--limit", type=at_least(1), metavar="N", help="only the first N samples (all)")
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """A whole number that is not smaller."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+        return int(text)
+
+    return number
+
+
+def models_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("name", nargs="?", metavar="NAME", help="one of them")
+
+
+def train_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("recipe", metavar="RECIPE", help="a name of `ptq4snn models`, or a .toml file")
+    p.add_argument("--data", required=True, metavar="DATA", help="the data set: NAME:PATH, or its PATH")
+    p.add_argument(
+        "--out", metavar="DIR", help="weights, card, and what a killed run goes on from (runs/RECIPE)"
+    )
+    p.add_argument(
+        "--seed", type=at_least(0), metavar="N", help="of everything drawn at random (the recipe's)"
+    )
+    p.add_argument(
+        "--workers", type=at_least(0), default=0, metavar="N", help="processes that read ahead (0)"
+    )
+    p.add_argument("--threads", type=at_least(1), metavar="N", help="of the arithmetic (all cores)")
+    p.add_argument("--compile", action="store_true", help="faster, by torch.compile; needs a C++ compiler")
 
 
 def demo_options(p: argparse.ArgumentParser) -> None:

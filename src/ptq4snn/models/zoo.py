@@ -1,30 +1,38 @@
-"""Built-in models by name."""
+"""Built-in models by name: those trained here and those that were published."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.resources import as_file, files
+import difflib
+import re
 
 from torch import nn
 
-from ptq4snn.models.sew_resnet import SEWResNet
+from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.models.entry import Entry, Official
+from ptq4snn.models.published import PUBLISHED
+from ptq4snn.models.trained import TRAINED
 
-__all__ = ["MODELS", "default_model", "load_default"]
+__all__ = ["MODELS", "Entry", "Official", "find", "load_default"]
 
-
-def default_model(T: int = 4) -> SEWResNet:
-    """The embedded default: a SEW-ResNet for CIFAR-10 with 0.6 M parameters."""
-    return SEWResNet(widths=(48, 96, 128), blocks=(1, 2, 1), strides=(2, 2, 2), stem=32, T=T)
-
-
-def load_default(T: int = 4) -> SEWResNet:
-    """The embedded default with its trained weights (scripts/train_default.py), in eval mode."""
-    from ptq4snn.checkpoint import load_checkpoint
-
-    model = default_model(T)
-    with as_file(files("ptq4snn") / "assets" / "default.safetensors") as path:
-        load_checkpoint(model, path)
-    return model.eval()
+MODELS: dict[str, Entry] = {**TRAINED, **PUBLISHED}
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"default": load_default}
+def folded(name: str) -> str:
+    """A name without case, hyphens and underscores: `SDT_2_256_CIFAR10DVS` is sdt-2-256-cifar10-dvs too."""
+    return re.sub(r"[-_\s]", "", name.lower())
+
+
+def find(name: str) -> tuple[str, Entry]:
+    """A built-in model and how its name is written; of a misspelt name the nearest is suggested."""
+    names = {folded(n): n for n in MODELS}
+    found = names.get(folded(name))
+    if found is not None:
+        return found, MODELS[found]
+    near = difflib.get_close_matches(folded(name), names, 1)
+    hint = f"did you mean {names[near[0]]!r}?" if near else "`ptq4snn models` lists the built-in ones"
+    raise PTQ4SNNError(f"there is no model {name!r} ({hint}); name your own as package.module:factory")
+
+
+def load_default(T: int = 4) -> nn.Module:
+    """The embedded default with its trained weights, in evaluation mode."""
+    return MODELS["default"].load(T=T)

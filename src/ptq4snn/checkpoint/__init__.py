@@ -1,0 +1,7 @@
+"""Weights from files: safetensors, and what torch.save wrote. Never runs code of the file."""
+
+from __future__ import annotations
+
+from ptq4snn.checkpoint.loading import Loaded, load_checkpoint
+
+__all__ = ["Loaded", "load_checkpoint"]

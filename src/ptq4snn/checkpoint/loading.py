@@ -1,0 +1,63 @@
+"""Put a checkpoint's weights into a model, whole or not at all, and account for every name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from ptq4snn.checkpoint.fitting import check_fit, listing, own_tensors
+from ptq4snn.checkpoint.naming import COUNTER, adapt
+from ptq4snn.checkpoint.reading import read
+from ptq4snn.errors import CheckpointError
+
+__all__ = ["Loaded", "load_checkpoint"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What became of the names of the file and of the model."""
+
+    path: Path
+    matched: int  # tensors that were loaded
+    renamed: int = 0  # of those, under another name than the file's
+    ignored: dict[str, str] = field(default_factory=dict)  # the file's names that were left out, and why
+    absent: tuple[str, ...] = ()  # the model's names that the file lacks and that do not matter
+    average: str | None = None  # the file's key of averaged weights, which were not used
+
+    def account(self) -> str:
+        """One line; empty if the file was taken as it is."""
+        unused = [n for n in self.absent if not n.endswith(COUNTER)]
+        parts = [f"{self.renamed} renamed from the official names"] if self.renamed else []
+        parts += [f"{count} ignored ({reason})" for reason, count in Counter(self.ignored.values()).items()]
+        if unused:
+            parts.append(f"{listing('not in the file, nor ever used,', unused)}")
+        if self.average is not None:
+            parts.append(f"averaged weights ({self.average}) not used")
+        return f"{self.path}: {self.matched} tensors, {'; '.join(parts)}" if parts else ""
+
+
+def load_checkpoint(model: nn.Module, path: str | Path) -> Loaded:
+    """Load `path` (safetensors, or torch.save of a state_dict, wrapped or not) into `model`."""
+    path = Path(path)
+    content = read(path)
+    named = adapt(model, content.state)
+    check_fit(model, named.state, path)
+    check_finite(named.state, path)
+    model.load_state_dict(named.state, strict=False)  # only what is optional can still be missing
+    return Loaded(
+        path,
+        len(named.state),
+        named.renamed,
+        named.ignored,
+        tuple(k for k in own_tensors(model) if k not in named.state),
+        content.average,
+    )
+
+
+def check_finite(state: dict[str, Tensor], path: Path) -> None:
+    for name, tensor in state.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"{path}: {name} holds NaN or inf; train or export the model again")
