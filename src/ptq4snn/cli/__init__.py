@@ -1,4 +1,4 @@
-"""The command line: `ptq4snn quantize | inspect | evaluate | demo`. Importing it does not import torch."""
+"""The command line `ptq4snn COMMAND`, one module a command. Importing it does not import torch."""
 
 from __future__ import annotations
 

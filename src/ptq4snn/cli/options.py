@@ -69,8 +69,8 @@ def model_options(p: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--data",
         metavar="DATA",
-        help="default, a folder with cifar-10-batches-bin, a .npy, .npz or .safetensors file, "
-        "or package.module:factory (default with the embedded model)",
+        help="default, a data set as NAME:PATH or its PATH, a .npy, .npz or .safetensors file, "
+        "or package.module:factory (default with models of CIFAR-10)",
     )
     group.add_argument("--batch-axis", type=int, default=0, metavar="N", help="batch axis of the samples (0)")
     group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 ... (cpu)")
