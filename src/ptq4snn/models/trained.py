@@ -44,6 +44,7 @@ TRAINED: dict[str, Entry] = {
         "cifar10-dvs-sim",
         (10, 2, 32, 32),
         Preprocessing(size=32, steps=10),
+        checkpoint="checkpoints/sdt-2-96-cifar10-dvs-sim.safetensors",
     ),
     "sdt-2-64-nmnist": Entry(
         SpikeDrivenTransformer,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from ptq4snn.training.recipe import TrainingRecipe
@@ -25,7 +25,7 @@ def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: d
     figures = {k: v for k, v in result.items() if isinstance(v, int | float)}
     about = {"model": recipe.model, "result": json.dumps(figures), "recipe": json.dumps(asdict(recipe))}
     draft = path.with_name(f".{path.name}")
-    save_file(state, draft, about)
+    draft.write_bytes(save(state, about))
     draft.replace(path)
 
 
