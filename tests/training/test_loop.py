@@ -178,3 +178,24 @@ def test_segmentation(tmp_path: Path) -> None:
     settings = recipe(class_weights=True, stages=stages)
     _, place = train(settings, lambda T: Pixels(T or 4), Halves(64, (3, 16, 16)), tmp_path)
     assert place.log[-1]["validation"] > 85.0
+
+
+def test_a_rate_network_alone_ends_as_a_spiking_one(tmp_path: Path) -> None:
+    model, _ = run(tmp_path, recipe(stages=(Stage("rate", 1, 1e-2),)))
+    assert model.T == 3 and any(isinstance(m, LIF) for m in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.x.fill_(float("nan")), "the loss is nan at step"),
+        (lambda d: d.y.fill_(2), "a label is 2, but the model has the outputs 0 to 1"),
+        (lambda d: d.y.fill_(-1), "a label is -1"),
+    ],
+)
+def test_samples_that_cannot_be_learned(tmp_path: Path, change: Any, message: str) -> None:
+    samples = Blobs()
+    change(samples)
+    with pytest.raises(DataError, match=message):
+        train(recipe(), make, samples, tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -27,8 +27,15 @@ TRAINED: dict[str, Entry] = {
         {"widths": (48, 96, 192), "blocks": (1, 2, 1), "strides": (2, 2, 2), "stem": 32},
         "cifar10",
         CIFAR,
+        checkpoint="checkpoints/sew-resnet10-48-cifar10.safetensors",
     ),
-    "sdt-2-128-cifar10": Entry(SpikeDrivenTransformer, {"width": 128, "pooling": "0111"}, "cifar10", CIFAR),
+    "sdt-2-128-cifar10": Entry(
+        SpikeDrivenTransformer,
+        {"width": 128, "pooling": "0111"},
+        "cifar10",
+        CIFAR,
+        checkpoint="checkpoints/sdt-2-128-cifar10.safetensors",
+    ),
     "vgg8-32-cifar10": Entry(
         SpikingVGG, {"widths": ((32,), (64, 64), (96, 96), (128, 128))}, "cifar10", CIFAR
     ),
@@ -60,5 +67,6 @@ TRAINED: dict[str, Entry] = {
         "camvid",
         (3, 176, 240),
         Preprocessing(size=(176, 240)),
+        checkpoint="checkpoints/sdt-fpn-16-camvid.safetensors",
     ),
 }

@@ -92,18 +92,16 @@ class Trainer:
             with torch.no_grad():
                 outputs = self.make(None).eval()(self.samples[[0]][0]).shape[1]
             self.weights = class_weights(ys, outputs)
-        first = self.place.stage
-        for i in range(first, len(self.recipe.stages)):
-            model = self.model(self.recipe.stages[i], state)
+        for i in range(self.place.stage, len(self.recipe.stages)):
+            stage = self.recipe.stages[i]
+            model = self.model(1 if stage.kind == "rate" else stage.steps, state)
             self.stage(i, model, optimizer)
             state, optimizer = model.state_dict(), None
-        if first >= len(self.recipe.stages):  # a finished run
-            model = self.model(self.recipe.stages[-1], state)
-        return model.eval()
+        return self.model(self.recipe.stages[-1].steps, state).eval()
 
-    def model(self, stage: Stage, state: dict[str, Tensor] | None) -> nn.Module:
+    def model(self, steps: int | None, state: dict[str, Tensor] | None) -> nn.Module:
         torch.manual_seed(self.recipe.seed)
-        model = self.make(1 if stage.kind == "rate" else stage.steps)
+        model = self.make(steps)
         for m in model.modules():
             if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) and m.weight is not None:
                 nn.init.constant_(m.weight, self.recipe.norm_gain)
@@ -174,6 +172,11 @@ class Trainer:
         for group in optimizer.param_groups:
             group["lr"] = lr
         error = loss(forward(x), y, self.recipe.label_smoothing, self.weights)
+        if not error.isfinite():
+            raise DataError(
+                f"the loss is {float(error.detach())} at step {self.place.step + 1} of stage {self.place.stage + 1}: "
+                "look for NaN in the samples, or lower the learning rate"
+            )
         optimizer.zero_grad(set_to_none=True)
         error.backward()
         if self.recipe.clip:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ptq4snn.data.samples import VOID
+from ptq4snn.errors import DataError
 
 __all__ = ["class_weights", "loss"]
 
@@ -17,6 +18,10 @@ def loss(logits: Tensor, y: Tensor, smoothing: float, weights: Tensor | None = N
     """logits [B, classes] and y [B], or logits [B, classes, h, w] and y [B, H, W] with VOID."""
     if y.dim() == 3 and logits.shape[-2:] != y.shape[-2:]:
         logits = F.interpolate(logits, y.shape[-2:], mode="bilinear", align_corners=False)
+    highest = int(y.where(y != VOID, -1).max())
+    if highest >= logits.shape[1] or int(y.min()) < 0:
+        wrong = highest if highest >= logits.shape[1] else int(y.min())
+        raise DataError(f"a label is {wrong}, but the model has the outputs 0 to {logits.shape[1] - 1}")
     return F.cross_entropy(logits, y, weights, ignore_index=VOID, label_smoothing=smoothing)
 
 
