@@ -199,3 +199,13 @@ def test_samples_that_cannot_be_learned(tmp_path: Path, change: Any, message: st
     with pytest.raises(DataError, match=message):
         train(recipe(), make, samples, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_part_of_an_epoch(tmp_path: Path) -> None:
+    """5 steps are an epoch: 1.6 of them are 8 steps, and their loss is an average over 3 in the second."""
+    _, place = run(tmp_path, recipe(stages=(Stage("spiking", 1.6, 1e-2),)))
+    assert [e["epoch"] for e in place.log] == [1, 2]
+    assert 0.2 < place.log[1]["loss"] < 1.5
+    settings = recipe(stages=(Stage("spiking", 1.6, 1e-2),))
+    trainer = loop.Trainer(settings, make, Blobs(), tmp_path, 0, False, loop.Silent(), lambda epoch: None)
+    assert trainer.total(settings.stages[0]) == 8

@@ -49,6 +49,7 @@ def test_a_file(tmp_path: Path) -> None:
         ('model = "x"\nbatch_size = 0', "batch_size must be an integer of at least 1"),
         (TEXT.replace('"rate"', '"rates"'), "kind must be one of spiking, rate"),
         (TEXT + "warmup = 2", "warmup must be a number from 0.0 to 1.0"),
+        (TEXT.replace("epochs = 2", "epochs = 0"), "epochs must be more than 0"),
         ("model = ", "is not a TOML file"),
     ],
 )

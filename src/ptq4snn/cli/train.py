@@ -98,7 +98,7 @@ def command(args: argparse.Namespace) -> list[str]:
 def print_epoch(epoch: dict[str, Any]) -> None:
     held = "" if epoch["validation"] is None else f", held-out {epoch['validation']:.2f} %"
     print(
-        f"stage {epoch['stage']} {epoch['kind']}, epoch {epoch['epoch']}/{epoch['epochs']}: "
+        f"stage {epoch['stage']} {epoch['kind']}, epoch {epoch['epoch']}/{epoch['epochs']:g}: "
         f"loss {epoch['loss']:.4f}{held}, {epoch['seconds']:.0f} s",
         flush=True,
     )

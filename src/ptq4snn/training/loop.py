@@ -74,6 +74,7 @@ class Trainer:
         shuffled = self.draw("split").permutation(len(samples))
         self.held_out, self.training = np.split(shuffled, [recipe.validation])
         self.held_out.sort()
+        self.per_epoch = len(self.training) // recipe.batch_size
         self.mark = fingerprint(recipe, len(samples))
         self.place = Place()
         self.weights: Tensor | None = None
@@ -81,6 +82,10 @@ class Trainer:
     def draw(self, *key: object) -> np.random.Generator:
         """Random numbers that depend on the seed and the key alone."""
         return np.random.default_rng([self.recipe.seed, *(ord(c) for c in repr(key))])
+
+    def total(self, stage: Stage) -> int:
+        """Steps of a stage."""
+        return max(1, round(stage.epochs * self.per_epoch))
 
     def run(self) -> nn.Module:
         saved = load_place(self.out, self.mark)
@@ -117,13 +122,12 @@ class Trainer:
         optimizer = make_optimizer(model, self.recipe)
         if optimizer_state is not None:
             optimizer.load_state_dict(optimizer_state)
-        per_epoch = len(self.training) // self.recipe.batch_size
-        total = stage.epochs * per_epoch
+        total = self.total(stage)
         rates = stage.kind == "rate"
         with firing_rates(model, self.steps(stage)) if rates else nullcontext():
             forward = torch.compile(model) if self.compiled else model
             while self.place.step < total:
-                self.epoch(number, stage, model, forward, optimizer, per_epoch)
+                self.epoch(number, stage, model, forward, optimizer)
         self.place.stage, self.place.step = number + 1, 0
         self.save(model, make_optimizer(model, self.recipe))
 
@@ -134,27 +138,29 @@ class Trainer:
         model: nn.Module,
         forward: Callable[[Tensor], Tensor],
         optimizer: torch.optim.Optimizer,
-        per_epoch: int,
     ) -> None:
-        place, total = self.place, stage.epochs * per_epoch
-        epoch, done = divmod(place.step, per_epoch)
+        place, total = self.place, self.total(stage)
+        epoch, done = divmod(place.step, self.per_epoch)
+        steps = min(self.per_epoch, total - epoch * self.per_epoch)  # the last epoch may be a part of one
         model.train()
         began, saved = time.monotonic(), time.monotonic()
-        title = f"stage {number + 1}/{len(self.recipe.stages)} {stage.kind}, epoch {epoch + 1}/{stage.epochs}"
-        batches = self.batches(number, epoch, done, per_epoch)
-        for x, y in self.progress.track(batches, per_epoch - done, title):
+        title = (
+            f"stage {number + 1}/{len(self.recipe.stages)} {stage.kind}, epoch {epoch + 1}/{stage.epochs:g}"
+        )
+        batches = self.batches(number, epoch, done, steps)
+        for x, y in self.progress.track(batches, steps - done, title):
             lr = learning_rate(place.step, total, stage.learning_rate, stage.warmup)
             g = torch.Generator().manual_seed(int(self.draw("step", number, place.step).integers(2**62)))
             x, y = augment(x, y, self.recipe.augmentation, self.recipe.margin, g)
             torch.manual_seed(int(g.initial_seed()))  # dropout
             place.loss += self.step(forward, optimizer, folded(x, stage), y, lr)
             place.step += 1
-            if time.monotonic() - saved > SAVE_SECONDS and place.step % per_epoch:
+            if time.monotonic() - saved > SAVE_SECONDS and place.step % self.per_epoch:
                 place.seconds += time.monotonic() - began
                 began = saved = time.monotonic()
                 self.save(model, optimizer)
         place.seconds += time.monotonic() - began
-        self.close_epoch(number, stage, epoch, model, per_epoch)
+        self.close_epoch(number, stage, epoch, model, steps)
         self.save(model, optimizer)
 
     def steps(self, stage: Stage) -> dict[str, int]:
@@ -173,9 +179,10 @@ class Trainer:
             group["lr"] = lr
         error = loss(forward(x), y, self.recipe.label_smoothing, self.weights)
         if not error.isfinite():
+            where = f"step {self.place.step + 1} of stage {self.place.stage + 1}"
             raise DataError(
-                f"the loss is {float(error.detach())} at step {self.place.step + 1} of stage {self.place.stage + 1}: "
-                "look for NaN in the samples, or lower the learning rate"
+                f"the loss is {float(error.detach())} at {where}: look for NaN in the samples, "
+                "or lower the learning rate"
             )
         optimizer.zero_grad(set_to_none=True)
         error.backward()
@@ -186,20 +193,20 @@ class Trainer:
         optimizer.step()
         return float(error.detach())
 
-    def batches(self, number: int, epoch: int, done: int, per_epoch: int) -> Iterable[tuple[Tensor, Tensor]]:
+    def batches(self, number: int, epoch: int, done: int, steps: int) -> Iterable[tuple[Tensor, Tensor]]:
         """What is left of the epoch; the last, smaller batch is left out."""
         size = self.recipe.batch_size
         order = self.draw("order", number, epoch).permutation(self.training)
-        return SampleBatches(self.samples, size, self.workers, order[done * size : per_epoch * size].tolist())
+        return SampleBatches(self.samples, size, self.workers, order[done * size : steps * size].tolist())
 
-    def close_epoch(self, number: int, stage: Stage, epoch: int, model: nn.Module, per_epoch: int) -> None:
+    def close_epoch(self, number: int, stage: Stage, epoch: int, model: nn.Module, steps: int) -> None:
         place = self.place
         entry = {
             "stage": number + 1,
             "kind": stage.kind,
             "epoch": epoch + 1,
             "epochs": stage.epochs,
-            "loss": place.loss / per_epoch,
+            "loss": place.loss / steps,
             "validation": self.validate(model, stage),
             "seconds": place.seconds,
         }

@@ -27,21 +27,22 @@ AUGMENTATIONS = ("none", "crop", "crop-flip")
 @dataclass(frozen=True)
 class Stage:
     """kind: "spiking", or "rate", the warm start at the cost of one step (ptq4snn.training.rates).
-    epochs: passes over the training split.
+    epochs: passes over the training split; 0.5 is half of one.
     learning_rate: its peak; warm-up is linear over `warmup` of the steps, the rest is a cosine to 0.
     steps: time steps T of a still image (None: the model's own); a warm start at T = 1 is kind "spiking",
         steps 1. Event recordings keep their frames; a rate stage sees their mean.
     """
 
     kind: str = "spiking"
-    epochs: int = 10
+    epochs: float = 10
     learning_rate: float = 2e-3
     warmup: float = 0.15
     steps: int | None = None
 
     def __post_init__(self) -> None:
         choice("kind", self.kind, KINDS)
-        integer("epochs", self.epochs, 1)
+        if number("epochs", self.epochs, 0.0) == 0.0:
+            raise RecipeError("epochs must be more than 0")
         number("learning_rate", self.learning_rate, 0.0)
         number("warmup", self.warmup, 0.0, 1.0)
         if self.steps is not None:
