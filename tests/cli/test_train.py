@@ -31,10 +31,29 @@ learning_rate = 1e-2
 """
 
 MODULE = """
+import torch
 from ptq4snn.models.sew_resnet import SEWResNet
 
 def build(T=2):
     return SEWResNet(widths=(4,), blocks=(1,), strides=(2,), stem=4, num_classes=2, T=T)
+
+def tied(T=2):
+    model = build(T)
+    model.again = model.conv1
+    return model
+
+class Pairs:
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, i):
+        return torch.full((3, 8, 8), float(i % 2)), i % 2
+
+def pairs(split):
+    return Pairs()
+
+def strings(split):
+    return ["a", "b", "c"]
 """
 
 
@@ -54,15 +73,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_weights_card_and_figures(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "small.toml", "--data", "data.npz", "--out", "run"]) == 0
+    words = ["--data", "data.npz", "--test", "data.npz", "--out", "run", "--license", "MIT"]
+    assert main(["train", "small.toml", *words]) == 0
     out = capsys.readouterr().out
     assert "stage 2 spiking, epoch 1/1" in out and "on 48 test samples" in out
     with safe_open(place / "run" / "trainnet.build.safetensors", "pt") as file:
         about = file.metadata()
         assert "layer1.0.conv1.weight" in list(file.keys())
-    assert json.loads(about["result"])["samples"] == 48
+    assert json.loads(about["training"])["result"]["samples"] == 48
     card = (place / "run" / "trainnet.build.md").read_text()
-    for part in ("ptq4snn train small.toml --data DATA", "wall time", "Apache-2.0", "| rate | 2 |"):
+    for part in ("ptq4snn train small.toml --data DATA", "wall time", "| licence | MIT |", "| rate | 2 |"):
         assert part in card
 
 
@@ -93,6 +113,8 @@ def test_evaluate_finds_the_accuracy_of_the_card(place: Path, capsys: pytest.Cap
         (["small.toml", "--data", "none.npz"], "none.npz"),
         (["small.toml", "--data", "data.npz", "--out", "data.npz"], "--out data.npz is a file"),
         (["small.toml"], "--data"),
+        (["small.toml", "--data", "trainnet:strings"], "whose samples are not pairs"),
+        (["vgg8-32-cifar10", "--data", "data.npz", "--out", "run"], "48 training samples are too few"),
     ],
 )
 def test_mistakes(place: Path, capsys: pytest.CaptureFixture[str], words: list[Any], message: str) -> None:
@@ -109,3 +131,41 @@ def test_no_random_state_is_touched(place: Path) -> None:
     state = torch.random.get_rng_state()
     assert main(["train", "small.toml", "--data", "data.npz", "--out", "run", "--json"]) == 0
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_without_test_data_the_score_is_called_what_it_is(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "small.toml", "--data", "data.npz", "--out", "run"]) == 0
+    assert "48 of the training samples themselves" in capsys.readouterr().out
+    assert "licence" not in (place / "run" / "trainnet.build.md").read_text()
+
+
+def test_a_map_style_data_set_and_tied_weights(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "tied.toml").write_text(RECIPE.format(model="trainnet:tied"))
+    assert main(["train", "tied.toml", "--data", "trainnet:pairs", "--out", "run"]) == 0
+    assert "on 40 test samples" in capsys.readouterr().out
+
+
+def test_the_weights_are_the_same_bytes_again(place: Path) -> None:
+    for out in ("a", "b"):
+        assert main(["train", "small.toml", "--data", "data.npz", "--out", out, "--json"]) == 0
+    first, second = (place / out / "trainnet.build.safetensors" for out in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_other_data_do_not_go_on(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load("data.npz") as arrays:
+        np.savez("other.npz", x=arrays["x"] + 1.0, y=arrays["y"])
+    assert main(["train", "small.toml", "--data", "data.npz", "--out", "run", "--json"]) == 0
+    assert main(["train", "small.toml", "--data", "other.npz", "--out", "run", "--json"]) == 2
+    assert "of another recipe or data set" in capsys.readouterr().err
+
+
+def test_a_model_name_is_forgiven_its_hyphens(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has its own recipe then, with batches of 25 and 50 held out."""
+    assert main(["train", "SDT_2_64_NMNIST", "--data", "nmnist:none", "--out", "run"]) == 2
+    assert "there is no data 'none'" in capsys.readouterr().err
+    np.savez("data.npz", x=np.zeros((48, 10, 2, 32, 32), np.float32), y=np.arange(48) % 10)
+    assert main(["train", "Sdt-2_64-Nmnist", "--data", "data.npz", "--out", "run"]) == 2
+    assert "too few for batches of 25 besides 50" in capsys.readouterr().err

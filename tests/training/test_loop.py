@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.data.samples import VOID
-from ptq4snn.errors import CheckpointError, DataError
+from ptq4snn.errors import CheckpointError, DataError, RecipeError
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.sdt import SpikeDrivenTransformer
 from ptq4snn.models.sew_resnet import SEWResNet
@@ -198,6 +198,24 @@ def test_samples_that_cannot_be_learned(tmp_path: Path, change: Any, message: st
     change(samples)
     with pytest.raises(DataError, match=message):
         train(recipe(), make, samples, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_samples_that_the_model_cannot_take(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the model cannot run on samples of shape \[5, 8, 8\]"):
+        train(recipe(), make, Blobs(shape=(5, 8, 8)), tmp_path)
+    with pytest.raises(RecipeError, match=r"samples of shape \[12\] have no rows and columns"):
+        train(recipe(), make, Blobs(shape=(12,)), tmp_path)
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise RuntimeError("iostream error")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(CheckpointError, match="is there space left"):
+        run(tmp_path)
     assert not list(tmp_path.iterdir())
 
 

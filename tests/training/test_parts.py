@@ -39,3 +39,8 @@ def test_class_weights_are_inverse_roots_of_frequencies() -> None:
     weights = class_weights(maps, 2)
     assert float(weights.mean()) == pytest.approx(1.0)
     assert float(weights[1] / weights[0]) == pytest.approx(2.0)
+
+
+def test_class_255_is_not_void() -> None:
+    logits = torch.zeros(2, 1000)
+    assert float(loss(logits, torch.tensor([255, 255]), 0.0)) == pytest.approx(math.log(1000.0))

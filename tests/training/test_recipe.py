@@ -50,6 +50,8 @@ def test_a_file(tmp_path: Path) -> None:
         (TEXT.replace('"rate"', '"rates"'), "kind must be one of spiking, rate"),
         (TEXT + "warmup = 2", "warmup must be a number from 0.0 to 1.0"),
         (TEXT.replace("epochs = 2", "epochs = 0"), "epochs must be more than 0"),
+        ("model = 3", "model must be a name, not 3"),
+        ('model = "x"\nclass_weights = "no"', "class_weights must be true or false"),
         ("model = ", "is not a TOML file"),
     ],
 )

@@ -127,9 +127,11 @@ def models_options(p: argparse.ArgumentParser) -> None:
 def train_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("recipe", metavar="RECIPE", help="a name of `ptq4snn models`, or a .toml file")
     p.add_argument("--data", required=True, metavar="DATA", help="the data set: NAME:PATH, or its PATH")
+    p.add_argument("--test", metavar="DATA", help="test samples (the data set's test split)")
     p.add_argument(
         "--out", metavar="DIR", help="weights, card, and what a killed run goes on from (runs/RECIPE)"
     )
+    p.add_argument("--license", metavar="TEXT", help="of the weights, for their card")
     p.add_argument(
         "--seed", type=at_least(0), metavar="N", help="of everything drawn at random (the recipe's)"
     )

@@ -13,9 +13,10 @@ from torch import nn
 import ptq4snn
 from ptq4snn.cli.inputs import find_entry
 from ptq4snn.data.samples import Preprocessing, SampleBatches, Samples
-from ptq4snn.data.source import open_labelled
+from ptq4snn.data.source import DATA, Split, has_splits, open_labelled
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.factory import find_factory, run_factory
+from ptq4snn.models import zoo
 from ptq4snn.progress import for_terminal
 from ptq4snn.training.card import card, headline, save_weights
 from ptq4snn.training.loop import train
@@ -25,13 +26,14 @@ __all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> None:
-    recipe = TrainingRecipe.parse(args.recipe)
+    recipe = TrainingRecipe.parse(args.recipe if args.recipe.endswith(".toml") else zoo.find(args.recipe)[0])
     if args.seed is not None:
         recipe = TrainingRecipe(**{**vars(recipe), "seed": args.seed})
-    out = folder(args.out or f"runs/{Path(args.recipe).stem}")
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    samples = open_split(args, recipe, "train")
+    samples = open_split(args.data, recipe, "train")
+    test, tested = test_samples(args, recipe)
+    out = folder(args.out or f"runs/{Path(args.recipe).stem}")
     model, place = train(
         recipe,
         lambda T: make_model(recipe.model, T),
@@ -42,17 +44,18 @@ def run(args: argparse.Namespace) -> None:
         progress=for_terminal(),
         report=(lambda epoch: None) if args.json else print_epoch,
     )
-    test = SampleBatches(open_split(args, recipe, "test"), recipe.batch_size, args.workers)
-    result = ptq4snn.evaluate(model, test, progress=for_terminal())
+    batches = SampleBatches(test, recipe.batch_size, args.workers)
+    result = ptq4snn.evaluate(model, batches, progress=for_terminal())
     weights = out / f"{recipe.model.replace(':', '.')}.safetensors"
     save_weights(model, weights, recipe, result)
-    data = f"{data_name(args, recipe)}, {len(samples):,} training samples"
-    text = card(recipe, data, command(args), model, result, place)
+    score = headline(result, tested)
+    data = f"{data_name(args.data, recipe)}, {len(samples):,} training samples"
+    text = card(recipe, data, command(args), model, score, place, args.license)
     weights.with_suffix(".md").write_text(text, "utf-8")
     if args.json:
         print(json.dumps({"weights": str(weights), "test": result, "epochs": place.log}, indent=2))
     else:
-        print(f"{recipe.model}: {headline(result)}")
+        print(f"{recipe.model}: {score}")
         print(f"wrote {weights} ({weights.stat().st_size:,} bytes) and its card")
 
 
@@ -75,15 +78,30 @@ def make_model(name: str, T: int | None) -> nn.Module:
     return model
 
 
-def open_split(args: argparse.Namespace, recipe: TrainingRecipe, split: Any) -> Samples:
+def open_split(data: str, recipe: TrainingRecipe, split: Split) -> Samples:
     if ":" in recipe.model:
-        return open_labelled(args.data, split, Preprocessing())
+        return open_labelled(data, split, Preprocessing())
     entry = find_entry(recipe.model)
-    return open_labelled(args.data, split, entry.preprocessing, entry.data)
+    return open_labelled(data, split, entry.preprocessing, entry.data)
 
 
-def data_name(args: argparse.Namespace, recipe: TrainingRecipe) -> str:
-    return str(args.data) if ":" in recipe.model else find_entry(recipe.model).data
+def test_samples(args: argparse.Namespace, recipe: TrainingRecipe) -> tuple[Samples, str]:
+    """What the result is measured on, and its name: a file without a test split has only what it trained."""
+    if args.test is not None:
+        return open_split(args.test, recipe, "test"), "test samples"
+    separate = has_splits(args.data)
+    what = "test samples" if separate else "of the training samples themselves (give --test for others)"
+    return open_split(args.data, recipe, "test"), what
+
+
+def data_name(data: str, recipe: TrainingRecipe) -> str:
+    """The data set, or the file; never where it lies."""
+    name, _, _ = data.partition(":")
+    if name in DATA:
+        return name
+    if ":" not in recipe.model and has_splits(data) and ":" not in data:
+        return find_entry(recipe.model).data
+    return Path(data).name
 
 
 def command(args: argparse.Namespace) -> list[str]:

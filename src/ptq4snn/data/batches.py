@@ -16,10 +16,13 @@ from torch import Tensor
 from ptq4snn.data.samples import Batch, Samples
 from ptq4snn.errors import DataError
 
-__all__ = ["READERS", "ArraySamples", "BatchAxis", "file_samples"]
+__all__ = ["READERS", "ArraySamples", "BatchAxis", "OneByOne", "file_samples"]
 
 # what damaged files make the parsers raise
 UNREADABLE = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError, TypeError)
+
+
+FLOATS = (np.float16, np.float32, np.float64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class ArraySamples:
@@ -39,6 +42,8 @@ class ArraySamples:
         for key, values in (("x", x), ("y", y)):
             if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
                 raise DataError(f"{name}: {key} holds {values.dtype} values: store numbers")
+        if isinstance(y, np.ndarray | Tensor) and y.dtype in FLOATS:
+            raise DataError(f"{name}: y holds {y.dtype} values: labels are whole numbers")
         if y is not None and (len(shape_of(y)) not in (1, 3) or shape_of(y)[0] != self.count):
             raise DataError(
                 f"{name}: y has shape {shape_of(y)} for {self.count} samples: "
@@ -77,6 +82,21 @@ def runs(indices: Sequence[int]) -> Iterator[slice]:
         if i == len(indices) or indices[i] != indices[i - 1] + 1:
             yield slice(indices[start], indices[i - 1] + 1)
             start = i
+
+
+class OneByOne:
+    """Samples of a map-style data set of pairs (x, label)."""
+
+    def __init__(self, pairs: Any) -> None:
+        self.pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        pairs = [self.pairs[i] for i in indices]
+        x = torch.stack([torch.as_tensor(x, dtype=torch.float32) for x, _ in pairs])
+        return x, torch.stack([torch.as_tensor(y).long() for _, y in pairs])
 
 
 class BatchAxis:

@@ -9,9 +9,9 @@ from typing import Generic, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.errors import DataError, PTQ4SNNError
 
-__all__ = ["VOID", "Batch", "Preprocessing", "Readable", "SampleBatches", "Samples"]
+__all__ = ["VOID", "Batch", "Preprocessing", "Readable", "SampleBatches", "Samples", "check_labels"]
 
 VOID = 255  # label of pixels that are not scored
 
@@ -33,6 +33,17 @@ class Samples(Readable[tuple[Tensor, Tensor]], Protocol):
     them, int64 labels (class numbers [B], or maps [B, H, W] with VOID). Memory follows the batch."""
 
     classes: int
+
+
+def check_labels(y: Tensor, outputs: int) -> None:
+    """Raise unless every label is the number of an output; pixels of a map may be VOID."""
+    numbers = y[y != VOID] if y.dim() == 3 else y
+    wrong = numbers[(numbers < 0) | (numbers >= outputs)]
+    if wrong.numel():
+        raise DataError(
+            f"a label is {int(wrong[0])}, but the model has the outputs 0 to {outputs - 1}: "
+            "give the data set that it is for, or build it with as many classes"
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
-from ptq4snn.data.batches import READERS, ArraySamples, BatchAxis, file_samples
+from ptq4snn.data.batches import READERS, ArraySamples, BatchAxis, OneByOne, file_samples
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.registry import DATA, Split, recognise
 from ptq4snn.data.sample import default_sample
@@ -19,7 +19,7 @@ from ptq4snn.data.samples import Batch, Preprocessing, SampleBatches, Samples
 from ptq4snn.errors import DataError
 from ptq4snn.factory import find_factory, run_factory
 
-__all__ = ["DATA", "Split", "open_data", "open_labelled", "open_samples"]
+__all__ = ["DATA", "Split", "has_splits", "open_data", "open_labelled", "open_samples"]
 
 PLAIN = Preprocessing()
 
@@ -90,7 +90,8 @@ def open_labelled(
 ) -> Samples:
     """Samples with labels, to train on: a data set, a file of x and y, or what a factory makes.
 
-    package.module:factory returns (x, y), or anything whose `made[[3, 1]]` is (x, y) of two samples.
+    package.module:factory returns (x, y), a map-style data set whose `made[3]` is (x, y) of a sample, or
+    one whose `made[[3, 1]]` is that of two.
     """
     path = Path(spec)
     if _is_data_set(spec):
@@ -101,16 +102,34 @@ def open_labelled(
         return open_samples(spec, split, preprocessing, name)  # which says what is wrong
     made = _made(spec, split)
     if isinstance(made, tuple | list) and len(made) == 2:
-        x, y = made
+        x, y = (v if isinstance(v, Tensor) else np.asarray(v) for v in made)
         return _labelled(ArraySamples(x, y, name=spec), spec)
-    if not (hasattr(made, "__getitem__") and hasattr(made, "__len__")) or isinstance(
-        made, Tensor | np.ndarray
-    ):
-        raise DataError(
-            f"{spec} returned a {type(made).__name__}: return (x, y), with a label for each sample"
-        )
-    samples: Samples = made
-    return samples
+    return _own_samples(made, spec)
+
+
+def has_splits(spec: str) -> bool:
+    """Whether training and test samples of `spec` are different ones."""
+    if _is_data_set(spec):
+        return True
+    return Path(spec).suffix not in READERS and ":" in spec and _takes_argument(find_factory(spec))
+
+
+def _own_samples(made: Any, spec: str) -> Samples:
+    """A data set of the user's, read by lists of numbers or one by one."""
+    kind = type(made).__name__
+    known = hasattr(made, "__getitem__") and hasattr(made, "__len__")
+    if not known or isinstance(made, Tensor | np.ndarray | str | bytes):
+        raise DataError(f"{spec} returned a {kind}: return (x, y), with a label for each sample")
+    for samples in (made, OneByOne(made)):
+        try:
+            x, y = samples[[0]]
+            if isinstance(x, Tensor) and isinstance(y, Tensor) and len(x) == len(y) == 1:
+                return cast("Samples", samples)
+        except (
+            Exception
+        ):  # what it raises for a list is its own affair; the sentence below says what is wanted
+            continue
+    raise DataError(f"{spec} returned a {kind} whose samples are not pairs (x, label): return such pairs")
 
 
 def _labelled(samples: ArraySamples, spec: str) -> Samples:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ptq4snn.data.samples import check_labels
 from ptq4snn.errors import DataError
 
 __all__ = ["Accuracy"]
@@ -26,6 +27,7 @@ class Accuracy:
                 f"labels of shape {list(y.shape)} do not fit outputs of shape {list(logits.shape)}: "
                 "classification takes one class number a sample and outputs [B, classes]"
             )
+        check_labels(y, logits.shape[1])
         best = logits.topk(min(TOP, logits.shape[1]), 1).indices == y.unsqueeze(1)
         self.labelled += len(y)
         self.first += int(best[:, 0].sum())

@@ -61,8 +61,8 @@ class Entry:
     def score(self) -> float | None:
         """What the trained weights reach on the test data: accuracy, or mIoU of segmentation, in %."""
         about = self.metadata()
-        result = json.loads(about.get("result", "{}"))
-        value = about.get("accuracy", result.get("accuracy", result.get("mIoU")))
+        result = json.loads(about.get("training", "{}")).get("result", about)
+        value = result.get("accuracy", result.get("mIoU"))
         return None if value is None else float(value)
 
     def metadata(self) -> dict[str, str]:

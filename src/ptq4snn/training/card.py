@@ -11,31 +11,31 @@ from typing import Any
 from safetensors.torch import save
 from torch import nn
 
+from ptq4snn.checkpoint.naming import COUNTER
 from ptq4snn.training.recipe import TrainingRecipe
 from ptq4snn.training.state import Place
 
 __all__ = ["card", "headline", "save_weights"]
 
-COUNTER = "num_batches_tracked"
-
 
 def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: dict[str, Any]) -> None:
     """Float32 weights with what was measured in the file's metadata, written whole or not at all."""
-    state = {k: v.contiguous() for k, v in model.state_dict().items() if not k.endswith(COUNTER)}
+    state = {k: v.contiguous().clone() for k, v in model.state_dict().items() if not k.endswith(COUNTER)}
     figures = {k: v for k, v in result.items() if isinstance(v, int | float)}
-    about = {"model": recipe.model, "result": json.dumps(figures), "recipe": json.dumps(asdict(recipe))}
+    # one key: the order of several would differ from file to file
+    about = {"training": json.dumps({"result": figures, "recipe": asdict(recipe)}, sort_keys=True)}
     draft = path.with_name(f".{path.name}")
     draft.write_bytes(save(state, about))
     draft.replace(path)
 
 
-def headline(result: dict[str, Any]) -> str:
+def headline(result: dict[str, Any], what: str = "test samples") -> str:
     """The figures of a test in one phrase."""
     if result.get("mIoU") is not None:
         kind = f"mIoU {result['mIoU']:.2f} %, aAcc {result['aAcc']:.2f} %, mAcc {result['mAcc']:.2f} %"
     else:
         kind = f"{result['accuracy']:.2f} %"
-    return f"{kind} on {result['samples']:,} test samples"
+    return f"{kind} on {result['samples']:,} {what}"
 
 
 def card(
@@ -43,26 +43,27 @@ def card(
     data: str,
     command: Sequence[str],
     model: nn.Module,
-    result: dict[str, Any],
+    score: str,
     place: Place,
+    licence: str | None = None,
 ) -> str:
-    """Markdown: command, data, accuracy, wall time, licence, and the epochs."""
+    """Markdown: command, data, accuracy, time, licence, and the epochs."""
     count = sum(p.numel() for p in model.parameters())
     rows = [
         ("command", f"`{' '.join(command)}`"),
         ("data", data),
         ("parameters", f"{count:,}"),
-        ("test", headline(result)),
+        ("score", score),
         (
             "chosen",
             f"weights of the last step; {recipe.validation:,} training samples were held out to watch",
         ),
-        ("wall time", f"{place.seconds / 60:.0f} min"),
+        ("wall time", f"{place.seconds / 60:.0f} min of training, tests apart"),
         ("seed", str(recipe.seed)),
-        ("licence", "Apache-2.0"),
+        *([("licence", licence)] if licence else []),
     ]
     lines = [f"# {recipe.model}", "", "| | |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows), ""]
-    lines += ["| stage | epoch | loss | held-out % | minutes |", "|---|---|---|---|---|"]
+    lines += ["| stage | epoch | loss | held-out % | minutes so far |", "|---|---|---|---|---|"]
     for e in place.log:
         held = "" if e["validation"] is None else f"{e['validation']:.2f}"
         lines.append(f"| {e['kind']} | {e['epoch']} | {e['loss']:.4f} | {held} | {e['seconds'] / 60:.1f} |")

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.data.samples import SampleBatches, Samples
-from ptq4snn.errors import DataError
+from ptq4snn.data.samples import VOID, SampleBatches, Samples, check_labels
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.errors import DataError, RecipeError
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.training.augment import augment
 from ptq4snn.training.objective import class_weights, loss
@@ -53,8 +54,14 @@ def train(
             f"besides {recipe.validation} for validation: lower batch_size or validation"
         )
     with torch.random.fork_rng(devices=[]):
+        check_first_batch(recipe, make, samples)
         trainer = Trainer(recipe, make, samples, out, workers, compiled, progress or Silent(), report)
-        return trainer.run(), trainer.place
+        try:
+            return trainer.run(), trainer.place
+        except torch._dynamo.exc.TorchDynamoException as e:
+            raise RecipeError(
+                f"the model cannot be compiled ({str(e).splitlines()[0]}): leave that away"
+            ) from e
 
 
 class Trainer:
@@ -75,7 +82,7 @@ class Trainer:
         self.held_out, self.training = np.split(shuffled, [recipe.validation])
         self.held_out.sort()
         self.per_epoch = len(self.training) // recipe.batch_size
-        self.mark = fingerprint(recipe, len(samples))
+        self.mark = fingerprint(recipe, samples)
         self.place = Place()
         self.weights: Tensor | None = None
 
@@ -153,6 +160,7 @@ class Trainer:
             g = torch.Generator().manual_seed(int(self.draw("step", number, place.step).integers(2**62)))
             x, y = augment(x, y, self.recipe.augmentation, self.recipe.margin, g)
             torch.manual_seed(int(g.initial_seed()))  # dropout
+            reset_neurons(model)  # those of other frameworks keep their state between calls
             place.loss += self.step(forward, optimizer, folded(x, stage), y, lr)
             place.step += 1
             if time.monotonic() - saved > SAVE_SECONDS and place.step % self.per_epoch:
@@ -222,6 +230,7 @@ class Trainer:
         hits = count = 0
         with torch.no_grad():
             for x, y in SampleBatches(self.samples, self.recipe.batch_size, 0, self.held_out.tolist()):
+                reset_neurons(model)
                 h, c = correct(model(folded(x, stage)), y)
                 hits, count = hits + h, count + c
         return 100.0 * hits / max(count, 1)
@@ -234,13 +243,29 @@ def folded(x: Tensor, stage: Stage) -> Tensor:
     """The input of a stage: images as they are, recordings [B, T, C, H, W] as their mean in a rate stage."""
     if x.dim() == 5:
         return x.mean(1, keepdim=True) if stage.kind == "rate" else x
-    return x.contiguous(memory_format=torch.channels_last)
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+
+def check_first_batch(recipe: TrainingRecipe, make: Make, samples: Samples) -> None:
+    """Raise before the long work if the model cannot run on the samples, or has no output for a label."""
+    x, y = samples[[0, 1]]
+    if recipe.augmentation != "none" and x.dim() < 4:
+        raise RecipeError(
+            f'samples of shape {list(x.shape[1:])} have no rows and columns: augmentation "none"'
+        )
+    try:
+        with torch.no_grad():
+            logits = make(None).eval()(x)
+    except (RuntimeError, ValueError, TypeError, IndexError) as e:
+        raise DataError(f"the model cannot run on samples of shape {list(x.shape[1:])}: {e}") from e
+    loss(logits, y, 0.0)
 
 
 def correct(logits: Tensor, y: Tensor) -> tuple[int, int]:
     if y.dim() == 3:
         logits = nn.functional.interpolate(logits, y.shape[-2:], mode="bilinear", align_corners=False)
-    known = y < logits.shape[1]
+    check_labels(y, logits.shape[1])
+    known = y != VOID if y.dim() == 3 else torch.ones_like(y, dtype=torch.bool)
     return int((logits.argmax(1) == y)[known].sum()), int(known.sum())
 
 

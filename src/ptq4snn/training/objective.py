@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ptq4snn.data.samples import VOID
-from ptq4snn.errors import DataError
+from ptq4snn.data.samples import VOID, check_labels
 
 __all__ = ["class_weights", "loss"]
 
@@ -18,11 +17,9 @@ def loss(logits: Tensor, y: Tensor, smoothing: float, weights: Tensor | None = N
     """logits [B, classes] and y [B], or logits [B, classes, h, w] and y [B, H, W] with VOID."""
     if y.dim() == 3 and logits.shape[-2:] != y.shape[-2:]:
         logits = F.interpolate(logits, y.shape[-2:], mode="bilinear", align_corners=False)
-    highest = int(y.where(y != VOID, -1).max())
-    if highest >= logits.shape[1] or int(y.min()) < 0:
-        wrong = highest if highest >= logits.shape[1] else int(y.min())
-        raise DataError(f"a label is {wrong}, but the model has the outputs 0 to {logits.shape[1] - 1}")
-    return F.cross_entropy(logits, y, weights, ignore_index=VOID, label_smoothing=smoothing)
+    check_labels(y, logits.shape[1])
+    ignored = VOID if y.dim() == 3 else -1  # class 255 of a thousand is not void
+    return F.cross_entropy(logits, y, weights, ignore_index=ignored, label_smoothing=smoothing)
 
 
 def class_weights(maps: Iterable[Tensor], classes: int) -> Tensor:

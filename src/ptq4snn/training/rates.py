@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.errors import RecipeError
+from ptq4snn.frameworks import adapter_of
 from ptq4snn.models.neuron import LIF
 
 __all__ = ["Rate", "firing_rates", "stairs", "steps_seen"]
@@ -99,6 +100,11 @@ def firing_rates(model: nn.Module, steps: Mapping[str, int]) -> Iterator[None]:
     They have no parameters, so that the weights keep their names.
     """
     neurons = {name: m for name, m in model.named_modules() if isinstance(m, LIF)}
+    for name, m in model.named_modules():
+        if name not in neurons and adapter_of(m) is not None:
+            raise RecipeError(
+                f"'{name}' is a {type(m).__name__}, whose rates are not known: use spiking with steps = 1"
+            )
     try:
         for name, neuron in neurons.items():
             model.set_submodule(name, Rate(neuron, steps.get(name, 1)))

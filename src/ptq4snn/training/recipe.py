@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptq4snn.errors import RecipeError
-from ptq4snn.validation import choice, integer, number
+from ptq4snn.validation import boolean, choice, integer, number
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -53,7 +53,8 @@ class Stage:
 class TrainingRecipe:
     """Every field but the model has a default.
 
-    model: a built-in name (`ptq4snn models`), or package.module:factory, called with T.
+    model: a built-in name (`ptq4snn models`), or package.module:factory, called with T, or without an
+        argument for the model's own.
     stages: one after the other, each with a new optimizer, starting from the weights before it.
     optimizer: adamw, or sgd with Nesterov momentum 0.9; weight_decay spares norms and biases.
     augmentation: none, crop (of the input padded by `margin` pixels, the same for all frames), crop-flip.
@@ -78,6 +79,9 @@ class TrainingRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.model, str) or not self.model:
+            raise RecipeError(f"model must be a name, not {self.model!r}")
+        boolean("class_weights", self.class_weights)
         if not self.stages:
             raise RecipeError("stages must hold at least one [[stages]]")
         choice("optimizer", self.optimizer, OPTIMIZERS)

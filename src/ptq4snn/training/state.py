@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptq4snn.data.samples import Samples
 from ptq4snn.errors import CheckpointError
 from ptq4snn.training.recipe import TrainingRecipe
 
@@ -30,18 +31,26 @@ class Place:
     log: list[dict[str, Any]] = field(default_factory=list)
 
 
-def fingerprint(recipe: TrainingRecipe, samples: int) -> str:
-    """Of everything that the result depends on: another recipe or data set must not go on from here."""
-    text = json.dumps([asdict(recipe), samples], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+def fingerprint(recipe: TrainingRecipe, samples: Samples) -> str:
+    """Of the recipe and the data (their number and three of them): others must not go on from here."""
+    count = len(samples)
+    mark = hashlib.sha256(json.dumps([asdict(recipe), count], sort_keys=True).encode())
+    for i in (0, count // 2, count - 1):
+        for tensor in samples[[i]]:
+            mark.update(tensor.contiguous().numpy().tobytes())
+    return mark.hexdigest()
 
 
 def save_place(
     folder: Path, place: Place, model: dict[str, Tensor], optimizer: dict[str, Any], mark: str
 ) -> None:
     draft = folder / f".{FILE}"
-    torch.save({"place": asdict(place), "model": model, "optimizer": optimizer, "mark": mark}, draft)
-    draft.replace(folder / FILE)
+    try:
+        torch.save({"place": asdict(place), "model": model, "optimizer": optimizer, "mark": mark}, draft)
+        draft.replace(folder / FILE)
+    except (OSError, RuntimeError) as e:  # torch's writer has no OSError for a full disk
+        draft.unlink(missing_ok=True)
+        raise CheckpointError(f"cannot write to {folder}: is there space left, and is it allowed?") from e
 
 
 def load_place(folder: Path, mark: str) -> tuple[Place, dict[str, Tensor], dict[str, Any]] | None:
