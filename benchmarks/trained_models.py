@@ -13,13 +13,13 @@ import argparse
 import hashlib
 import json
 import time
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import ptq4snn
+from ptq4snn.checkpoint.naming import COUNTER
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.data.source import open_samples
 from ptq4snn.models.trained import TRAINED
@@ -81,8 +81,18 @@ def score(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def weights_hash(name: str) -> str:
-    file = files("ptq4snn") / "assets" / str(TRAINED[name].checkpoint)
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    """Of the tensors; what else the file says does not matter."""
+    mark = hashlib.sha256()
+    for key, tensor in sorted(TRAINED[name].load().state_dict().items()):
+        if not key.endswith(COUNTER):
+            mark.update(key.encode() + tensor.contiguous().numpy().tobytes())
+    return mark.hexdigest()[:16]
+
+
+def known() -> dict[str, Any]:
+    """What was measured so far; read anew each time, so that two runs can share the work."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    return {n: results[n] for n in TRAINED if n in results}
 
 
 def table(results: dict[str, Any]) -> str:
@@ -114,21 +124,17 @@ def main() -> None:
     p.add_argument("--limit", type=int, help="test samples at most, to try it; nothing is written")
     a = p.parse_args()
     places = dict(d.split(":", 1) for d in a.data)
-    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     for name, entry in TRAINED.items():
         place = places.get(SIMULATED.get(entry.data, entry.data))
         if entry.checkpoint is None or place is None or name not in (a.model or [name]):
             continue
-        if a.limit is None and results.get(name, {}).get("weights") == weights_hash(name):
+        if a.limit is None and known().get(name, {}).get("weights") == weights_hash(name):
             continue
         found = measure(name, f"{entry.data}:{place}", a.limit)
         if a.limit is None:
-            results[name] = found
-            RESULTS.write_text(
-                json.dumps({n: results[n] for n in TRAINED if n in results}, indent=1) + "\n", "utf-8"
-            )
+            RESULTS.write_text(json.dumps(known() | {name: found}, indent=1) + "\n", "utf-8")
     if a.limit is None:
-        write_page({n: results[n] for n in TRAINED if n in results})
+        write_page(known())
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def test_classification(cli: Cli, net: str) -> None:
 def test_limit_cuts_a_batch_and_says_so(cli: Cli, net: str) -> None:
     argv = ("evaluate", "--float", "--model", f"{net}:same", "--data", f"{net}:pairs")
     code, out, _ = cli(*argv, "--limit", "5")
-    assert code == 0 and re.match(r"float: 80\.00 % .* of the first 5 samples, ", out)
+    assert code == 0 and re.match(r"float: 80\.00 % .* of 5 samples \(--limit\), ", out)
     assert re.match(r"float: 57\.14 % .* of 14 samples, ", cli(*argv, "--limit", "99")[1])
     found = json.loads(cli(*argv, "--limit", "8", "--json")[1])["float"]
     assert (found["samples"], found["limit"], found["accuracy"]) == (8, 8, 62.5)
@@ -88,7 +88,7 @@ def test_segmentation(cli: Cli, net: str) -> None:
 def test_a_data_set_is_not_read_beyond_the_limit(cli: Cli, net: str, workers: str) -> None:
     argv = ("evaluate", "--float", "--model", f"{net}:same", "--data", f"{net}:maps", "--workers", workers)
     code, out, _ = cli(*argv, "--limit", "3")
-    assert code == 0 and "of the first 3 images" in out
+    assert code == 0 and "of 3 images (--limit)" in out
 
 
 def test_the_options_reach_the_data(cli: Cli, net: str, monkeypatch: pytest.MonkeyPatch) -> None:

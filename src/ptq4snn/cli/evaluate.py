@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> None:
         raise BundleError(f"there is no bundle {args.bundle}")
     device = load_device(args)
     model = load_model(args, weights_matter=args.float_too)
-    batches = load_data(args, "test", batch_size=args.batch_size)
+    batches = load_data(args, "test", args.batch_size, args.workers, args.limit)
     results: dict[str, Any] = {}
 
     def measure(name: str, candidate: Any) -> None:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def chosen(batches: Iterable[Any], args: argparse.Namespace) -> Iterable[Any]:
-    """A data set is read by --workers, and not beyond --limit."""
+    """A factory's own SampleBatches are read by --workers, and not beyond --limit, as data sets are."""
     if not isinstance(batches, SampleBatches):
         return batches
     return SampleBatches(batches.samples, batches.batch_size, args.workers, batches.indices[: args.limit])
@@ -68,7 +68,7 @@ def sentence(result: dict[str, Any], limit: int | None) -> str:
         scores = " ".join(f"{name} {result[name]:.2f} %" for name in ("aAcc", "mIoU", "mAcc"))
     else:
         scores = f"{result['accuracy']:.2f} % (Acc@5 {result['accuracy_top5']:.1f} %)"
-    among = f"the first {count}" if result["samples"] == limit else count
+    among = f"{count} (--limit)" if result["samples"] == limit else count
     return f"{scores} of {among}, {rate(result['throughput']['samples_per_second'])} {things}/s"
 
 

@@ -65,7 +65,9 @@ def own_model(name: str, changes: dict[str, int]) -> nn.Module:
     return model
 
 
-def load_data(args: argparse.Namespace, split: Split, batch_size: int = 64) -> Iterable[Any]:
+def load_data(
+    args: argparse.Namespace, split: Split, batch_size: int = 64, workers: int = 0, count: int | None = None
+) -> Iterable[Any]:
     """What --data names, prepared for the model. Models of CIFAR-10 have the embedded sample without it."""
     name: str = args.model or DEFAULT
     entry = None if ":" in name else find_entry(name)
@@ -73,6 +75,7 @@ def load_data(args: argparse.Namespace, split: Split, batch_size: int = 64) -> I
         wanted = "samples" if entry is None else f"samples of {entry.data}"
         raise DataError(f"{name} needs {wanted}: give --data")
     options: dict[str, Any] = {"batch_size": batch_size, "batch_axis": args.batch_axis}
+    options |= {"workers": workers, "count": count}
     if entry is not None:
         steps = entry.preprocessing.steps
         if steps is not None and args.T is not None:

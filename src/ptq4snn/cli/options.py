@@ -106,7 +106,12 @@ def evaluate_options(p: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--workers", type=at_least(0), default=0, metavar="N", help="processes that read a data set ahead (0)"
     )
-    group.add_argument("--limit", type=at_least(1), metavar="N", help="only the first N samples (all)")
+    group.add_argument(
+        "--limit",
+        type=at_least(1),
+        metavar="N",
+        help="only N samples: the first, or N at random where classes are sorted (all)",
+    )
 
 
 def at_least(least: int) -> Callable[[str], int]:
