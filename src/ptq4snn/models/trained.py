@@ -37,13 +37,18 @@ TRAINED: dict[str, Entry] = {
         checkpoint="checkpoints/sdt-2-128-cifar10.safetensors",
     ),
     "vgg8-32-cifar10": Entry(
-        SpikingVGG, {"widths": ((32,), (64, 64), (96, 96), (128, 128))}, "cifar10", CIFAR
+        SpikingVGG,
+        {"widths": ((32,), (64, 64), (96, 96), (128, 128))},
+        "cifar10",
+        CIFAR,
+        checkpoint="checkpoints/vgg8-32-cifar10.safetensors",
     ),
     "metaspikeformer-32-cifar10": Entry(
         MetaSpikeFormer,
         {"widths": (32, 48, 96, 96), "depths": (1, 1), "strides": (2, 2, 1, 2), "num_classes": 10},
         "cifar10",
         CIFAR,
+        checkpoint="checkpoints/metaspikeformer-32-cifar10.safetensors",
     ),
     "sdt-2-96-cifar10-dvs-sim": Entry(
         SpikeDrivenTransformer,
