@@ -79,9 +79,14 @@ def test_batches_do_not_share_memory_with_their_source() -> None:
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (np.zeros((4, 2)), r"y has shape \[4, 2\] for 4 samples: give one label or one map \[H, W\] each"),
-        (np.zeros(3), r"y has shape \[3\] for 4 samples"),
+        (
+            np.zeros((4, 2), int),
+            r"y has shape \[4, 2\] for 4 samples: give one label or one map \[H, W\] each",
+        ),
+        (np.zeros(3, int), r"y has shape \[3\] for 4 samples"),
         (np.array(["a"] * 4), "y holds <U1 values: store numbers"),
+        (np.zeros(4), "y holds float64 values: labels are whole numbers"),
+        (torch.zeros(4), "y holds torch.float32 values: labels are whole numbers"),
     ],
 )
 def test_labels_must_fit(y: np.ndarray, message: str) -> None:

@@ -12,7 +12,10 @@ from oracles.backbones import BACKBONES, ENTRIES, FACTS, entry_of, slow
 from oracles.backbones import published as backbones
 from safetensors.torch import save_file
 
+import ptq4snn
+from ptq4snn.data.cifar import normalize
 from ptq4snn.data.registry import DATA
+from ptq4snn.data.sample import default_sample
 from ptq4snn.data.samples import Preprocessing
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.models.counts import known_counts, measure
@@ -160,8 +163,8 @@ def test_a_trained_entry_comes_with_weights_and_their_accuracy() -> None:
     ("about", "score"),
     [
         ({"accuracy": "85.38"}, 85.38),
-        ({"result": '{"samples": 9, "accuracy": 97.0, "accuracy_top5": 100.0}'}, 97.0),
-        ({"result": '{"aAcc": 90.0, "mIoU": 51.5, "mAcc": 60.0}'}, 51.5),
+        ({"training": '{"result": {"samples": 9, "accuracy": 97.0, "accuracy_top5": 100.0}}'}, 97.0),
+        ({"training": '{"result": {"aAcc": 90.0, "mIoU": 51.5, "mAcc": 60.0}}'}, 51.5),
         ({"model": "x"}, None),
     ],
 )
@@ -171,3 +174,26 @@ def test_the_score_is_noted_with_the_weights(
     save_file({"a": torch.zeros(1)}, tmp_path / "c.safetensors", about)
     entry = replace(MODELS["default"], checkpoint=str(tmp_path / "c.safetensors"))
     assert entry.score() == score
+
+
+ASSETS = Path(ptq4snn.__file__).parent / "assets"
+
+
+@pytest.mark.parametrize("name", [n for n, e in MODELS.items() if e.checkpoint])
+def test_trained_weights_are_small_have_a_card_and_note_their_score(name: str) -> None:
+    file = ASSETS / str(MODELS[name].checkpoint)
+    assert file.stat().st_size <= 4_000_000
+    score = MODELS[name].score()
+    assert score is not None
+    card = file.with_suffix(".md") if name != "default" else ASSETS / "README.md"
+    assert f"{score:.2f} %" in card.read_text(encoding="utf-8") and "Apache-2.0" in card.read_text()
+
+
+def test_trained_weights_score_what_is_noted() -> None:
+    """Within the noise of 200 images."""
+    _, images, labels = default_sample()
+    for name, entry in MODELS.items():
+        score = entry.score()
+        if entry.data == "cifar10" and score is not None:
+            found = ptq4snn.evaluate(entry.load(), [(normalize(images[:200]), labels[:200])])["accuracy"]
+            assert abs(found - score) < 3.5 * 50 / 200**0.5, name
