@@ -18,7 +18,7 @@ from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.models import zoo
 from ptq4snn.progress import for_terminal
-from ptq4snn.training.card import card, headline, save_weights
+from ptq4snn.training.card import card, headline, save_weights, write_whole
 from ptq4snn.training.loop import train
 from ptq4snn.training.recipe import TrainingRecipe
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     score = headline(result, tested)
     data = f"{data_name(args.data, recipe)}, {len(samples):,} training samples"
     text = card(recipe, data, command(args), model, score, place, args.license)
-    weights.with_suffix(".md").write_text(text, "utf-8")
+    write_whole(weights.with_suffix(".md"), text.encode())
     if args.json:
         print(json.dumps({"weights": str(weights), "test": result, "epochs": place.log}, indent=2))
     else:
