@@ -60,7 +60,7 @@ def train(
             return trainer.run(), trainer.place
         except torch._dynamo.exc.TorchDynamoException as e:
             raise RecipeError(
-                f"the model cannot be compiled ({str(e).splitlines()[0]}): leave that away"
+                f"the model cannot be compiled ({str(e).splitlines()[0]}): leave --compile away"
             ) from e
 
 
