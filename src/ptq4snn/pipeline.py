@@ -19,6 +19,7 @@ from ptq4snn.evaluation.report import make_report
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
+from ptq4snn.rounding.stage import round_weights
 
 __all__ = ["Prepared", "prepare", "run"]
 
@@ -70,10 +71,16 @@ def mixes_precision(assembly: Assembly) -> bool:
 
 
 def settle_lattice(prepared: Prepared, recipe: Recipe) -> Lattice:
-    """Weight scales: least squared error, or jointly with the state's for transformers."""
-    lattice = build_lattice(prepared.folded, prepared.seen, recipe)
-    joint = prepared.folded.discovery.transformer if recipe.joint is None else recipe.joint
-    if not joint or recipe.coupling not in ("bridge", "layerwise") or recipe.weights is None:
+    """Weights to integers: scales first (jointly with the states' for transformers), then their rounding."""
+    folded, seen = prepared.folded, prepared.seen
+    lattice = build_lattice(folded, seen, recipe)
+    if recipe.weights is None:
         return lattice
-    assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe)
-    return build_lattice(prepared.folded, prepared.seen, recipe, joint_scales(assembly, recipe))
+    joint = folded.discovery.transformer if recipe.joint is None else recipe.joint
+    scales = {}
+    if joint and recipe.coupling in ("bridge", "layerwise"):
+        scales = joint_scales(Assembly(folded, seen, lattice, recipe), recipe)
+        lattice = build_lattice(folded, seen, recipe, scales)
+    if recipe.rounding == "nearest":
+        return lattice
+    return build_lattice(folded, seen, recipe, scales, round_weights(prepared, lattice, recipe))

@@ -1,7 +1,8 @@
 """The configuration: one frozen value that says how a model is quantized.
 
-Presets are named after what they store: "w4m4" is 4-bit weights and a 4-bit state budget, "w4m32" keeps the
-states (coupling "none"), "w32m4" keeps the weights. This module does not import torch.
+A recipe can be written as words joined by "+": bits ("w4m4" is 4-bit weights and a 4-bit state budget, "w4m32"
+keeps the states, "w32m4" the weights), presets ("paper"), and any value of a field of choices ("gptq",
+"layerwise", "uniform"); later words win. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,10 +25,37 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["ALLOCATIONS", "COUPLINGS", "Override", "Overrides", "Recipe"]
+__all__ = [
+    "ALLOCATIONS", "COUPLINGS", "OBJECTIVES", "PRESETS", "ROUNDINGS", "STATE_ROUNDINGS", "Override", "Overrides",
+    "Recipe",
+]  # fmt: skip
 
-ALLOCATIONS = ("uniform", "mpba")
-PRESET = re.compile(r"w([2-8]|32)m(2|4|8|32)")
+ALLOCATIONS = ("uniform", "mpba", "benefit")
+OBJECTIVES = ("squared_error", "replay", "auto")
+ROUNDINGS = ("nearest", "gptq", "adaround", "brecq")
+STATE_ROUNDINGS = ("even", "dither")
+CORRECTIONS = ("none", "bias", "threshold")
+ZERO_POINTS = ("none", "channel")
+WIDTHS = (2, 3, 4, 8)
+CHOICES = {  # words of a recipe; no two fields share one, but for "none", which is a coupling
+    "rounding": ROUNDINGS,
+    "coupling": COUPLINGS,
+    "allocation": ALLOCATIONS,
+    "objective": OBJECTIVES,
+    "state_rounding": STATE_ROUNDINGS,
+}
+PAPER: dict[str, Any] = {
+    "rounding": "brecq", "coupling": "bridge", "allocation": "mpba", "objective": "squared_error",
+    "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
+    "widths": (2, 4, 8), "uniform_competes": False,
+}  # fmt: skip
+PRESETS: dict[str, dict[str, Any]] = {
+    "fast": {"rounding": "nearest"},
+    "default": {},
+    "best": {"rounding": "brecq"},
+    "paper": PAPER,
+}
+BITS = re.compile(r"w([2-8]|32)m(2|3|4|8|32)")
 FLOAT_BITS = 32
 
 
@@ -37,15 +65,25 @@ class Recipe:
 
     weights: bits of a weight, 2 to 8; None (or 32) keeps float weights, which forces arithmetic "float".
     membrane: budget: bits of a state on average over the eligible channels, 2 to 8. With allocation
-        "uniform" every channel gets it, so it must be 2, 4 or 8. Ignored by coupling "none".
+        "uniform" every channel gets it, so it must be 2, 3, 4 or 8. Ignored by coupling "none".
     coupling: where a state's scale comes from. bridge: weight scale * 2^k per channel; layerwise: one k per
         neuron; flowq: one weight scale and one k per layer; reuse: the weight's own scale; independent: its
         own scale per channel, by fixed-point multiply; none: the state stays 32-bit.
-    allocation: uniform, or mpba (2, 4 or 8 bits per channel by firing rate and sensitivity).
+    allocation: uniform; mpba (bits per channel by firing rate and sensitivity); or benefit (by the flipped
+        spikes that each further bit spares, measured by replay).
+    rounding: of the weights: nearest, gptq, adaround (layer by layer) or brecq (block by block).
+    iterations: steps of adaround and brecq for each layer or block.
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
     arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
     stream: how writers reach a stream's scale: multiply (15-bit fixed point) or shift.
-    objective: name of the registered objective of the scale searches.
+    objective: what a good state scale is: squared_error (the paper's), replay (fewest flipped spikes of the
+        neuron run on its recorded currents), or auto (whichever is nearer to the float model held out).
+    sequential: tune states layer by layer, behind the layers that are already quantized.
+    correction: none; bias (the mean error of each channel's current is taken out of its bias); or threshold
+        (thresholds move so that firing rates stay).
+    zero_point: none, or channel: states are stored around an offset of their channel.
+    widths: bits that mpba and benefit give to channels, out of 2, 3, 4 and 8.
+    uniform_competes: the uniform allocation is tried among those of mpba.
     joint: search weight scale and k together; None does so for models with streams or bare neurons.
     lambda_mem: weight of the state's error in the joint search.
     first_bits, first_membrane: bits of the first projection's weights and of its neuron's state.
@@ -66,10 +104,17 @@ class Recipe:
     membrane: float = 4.0
     coupling: str = "bridge"
     allocation: str = "mpba"
+    rounding: str = "nearest"
+    iterations: int = 20_000
     state_rounding: str = "even"
     arithmetic: str = "integer"
     stream: str = "multiply"
     objective: str = "squared_error"
+    sequential: bool = False
+    correction: str = "none"
+    zero_point: str = "none"
+    widths: tuple[int, ...] = (2, 4, 8)
+    uniform_competes: bool = False
     joint: bool | None = None
     lambda_mem: float = 1.0
     first_bits: int = 8
@@ -105,13 +150,14 @@ class Recipe:
         object.__setattr__(self, name, value)  # the one door of a frozen dataclass, used by checks only
 
     def _check_choices(self) -> None:
-        choice("coupling", self.coupling, COUPLINGS)
-        choice("allocation", self.allocation, ALLOCATIONS)
-        choice("state_rounding", self.state_rounding, ("even", "dither"))
+        for name, allowed in CHOICES.items():
+            choice(name, getattr(self, name), allowed)
+        choice("correction", self.correction, CORRECTIONS)
+        choice("zero_point", self.zero_point, ZERO_POINTS)
+        for name in ("sequential", "uniform_competes"):
+            boolean(name, getattr(self, name))
         choice("arithmetic", self.arithmetic, ("integer", "float"))
         choice("stream", self.stream, ("multiply", "shift"))
-        if not isinstance(self.objective, str) or not self.objective:
-            raise RecipeError(f'objective must be a name such as "squared_error", not {self.objective!r}')
         if self.joint is not None:
             boolean("joint", self.joint)
 
@@ -126,6 +172,10 @@ class Recipe:
         integer("last_bits", self.last_bits, 2, 8)
         choice("first_membrane", self.first_membrane, (2, 4, 8, 16))
         choice("chain_bits", self.chain_bits, (8, 16))
+        widths = sorted({int(w) if w in WIDTHS else w for w in numbers("widths", self.widths, 2, 8)})
+        for width in widths:
+            choice("every value of widths", width, WIDTHS)
+        self._set("widths", tuple(widths))
 
     def _check_membrane(self) -> None:
         keep = 'coupling "none" keeps 32-bit states'
@@ -133,15 +183,15 @@ class Recipe:
             budget = number("membrane", self.membrane)
         else:
             budget = number("membrane", self.membrane, 2, 8, hint=keep)
-            if self.allocation == "uniform" and budget not in (2, 4, 8):
+            if self.allocation == "uniform" and budget not in WIDTHS:
                 raise RecipeError(
-                    f'membrane must be 2, 4 or 8 with allocation "uniform", not {self.membrane!r}: '
+                    f'membrane must be 2, 3, 4 or 8 with allocation "uniform", not {self.membrane!r}: '
                     'choose one of them, or allocation "mpba" for an average between'
                 )
         self._set("membrane", budget)
 
     def _check_protocol(self) -> None:
-        for name in ("calibration", "holdout", "micro_batch", "sensitivity_batches"):
+        for name in ("calibration", "holdout", "micro_batch", "sensitivity_batches", "iterations"):
             integer(name, getattr(self, name), 1)
         integer("seed", self.seed, 0, 2**63 - 1)
         self._set("lambda_mem", number("lambda_mem", self.lambda_mem, 0))
@@ -164,7 +214,8 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Every field as JSON-able values; `from_dict` gives the same recipe back."""
         out = {f.name: getattr(self, f.name) for f in fields(self)}
-        out["beta_grid"], out["percentile_grid"] = list(self.beta_grid), list(self.percentile_grid)
+        for name in ("beta_grid", "percentile_grid", "widths"):
+            out[name] = list(out[name])
         out["overrides"] = {pattern: rule.to_dict() for pattern, rule in self.overrides.items()}
         return out
 
@@ -190,23 +241,40 @@ class Recipe:
 
     @classmethod
     def parse(cls, spec: str | Path | Mapping[str, Any] | Recipe) -> Recipe:
-        """A recipe from a preset's name ("w4m4"), a TOML file, a mapping, or a recipe."""
+        """A recipe from its words ("w4m4", "paper+w4m2"), a TOML file, a mapping, or a recipe."""
         if isinstance(spec, Recipe):
             return spec
         if isinstance(spec, Mapping):
             return cls.from_dict(spec)
         if isinstance(spec, Path) or (isinstance(spec, str) and spec.endswith(".toml")):
             return cls.from_toml(spec)
-        found = PRESET.fullmatch(spec) if isinstance(spec, str) else None
-        if found is None:
-            raise RecipeError(
-                f"{spec!r} is not a recipe: give a preset such as w4m4 (w2 to w8 or w32, m2, m4, m8 or m32), "
-                "or a .toml file"
-            )
-        weights, membrane = map(int, found.groups())
-        if membrane == FLOAT_BITS:
-            return cls(weights=weights, membrane=membrane, coupling="none")
-        return cls(weights=weights, membrane=membrane)
+        if not isinstance(spec, str):
+            raise RecipeError(f"{spec!r} is not a recipe: give its name, a .toml file or a mapping")
+        settings: dict[str, Any] = {}
+        for word in spec.split("+"):
+            settings |= meaning(word)
+        return cls(**settings)
+
+
+def meaning(word: str) -> dict[str, Any]:
+    """The settings that one word of a recipe stands for."""
+    bits = BITS.fullmatch(word)
+    if bits is not None:
+        weights, membrane = map(int, bits.groups())
+        states = {"coupling": "none"} if membrane == FLOAT_BITS else {}
+        return {"weights": weights, "membrane": membrane, **states}
+    if word in PRESETS:
+        return PRESETS[word]
+    for name, values in CHOICES.items():
+        if word in values:
+            return {name: word}
+    known = [*PRESETS, *(v for values in CHOICES.values() for v in values)]
+    near = difflib.get_close_matches(word, known, 1, 0.6)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}"
+    raise RecipeError(
+        f"{word!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2, m3, m4, m8 or m32), a .toml "
+        f"file, or words joined by +; {hint}"
+    )
 
 
 def refuse_unknown(names: Iterable[object]) -> None:

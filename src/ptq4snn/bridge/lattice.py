@@ -8,6 +8,7 @@ F                            largest <= 8 for which the worst-case input stays e
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -138,7 +139,7 @@ def _target(
 
 def _projection(
     folded: Folded, seen: Observation, recipe: Recipe, name: str, made: dict[str, ProjectionLattice],
-    streams: dict[int, Tensor], scales: dict[str, Tensor],
+    streams: dict[int, Tensor], scales: dict[str, Tensor], integers: Mapping[str, Tensor],
 ) -> ProjectionLattice:  # fmt: skip
     info = folded.discovery.projections[name]
     weight, bias = folded.weight(name).double().cpu(), folded.bias(name).double().cpu()
@@ -158,6 +159,8 @@ def _projection(
     )
     if info.stream is not None and recipe.stream == "shift" and target is not None:
         q = shifted_scales(weight, q, target / quantum)
+    if name in integers:
+        q = replace(q, integers=integers[name])
     lo, hi = _input_range(info, recipe.chain_bits)
     peak = _peak(q.integers, lo, hi)
     if input_plan is not None:
@@ -179,14 +182,16 @@ def _largest_shift(bound: float) -> int:
 
 
 def build_lattice(
-    folded: Folded, seen: Observation, recipe: Recipe, scales: dict[str, Tensor] | None = None
-) -> Lattice:
-    """Quantize the weights and settle every unit. `scales` overrides weight scales (joint search)."""
+    folded: Folded, seen: Observation, recipe: Recipe, scales: dict[str, Tensor] | None = None,
+    integers: Mapping[str, Tensor] | None = None,
+) -> Lattice:  # fmt: skip
+    """Quantize the weights and settle every unit. `scales` overrides weight scales (joint search), `integers`
+    the nearest integers (rounding/)."""
     d = folded.discovery
     streams = stream_scales(folded, seen)
     made: dict[str, ProjectionLattice] = {}
     for name in d.projections:  # in execution order, so a chain's first projection comes first
-        made[name] = _projection(folded, seen, recipe, name, made, streams, scales or {})
+        made[name] = _projection(folded, seen, recipe, name, made, streams, scales or {}, integers or {})
     shifts = _group_shifts(folded, made)
     made = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
     neurons = {n: _neuron(folded, n, made, streams) for n in d.neurons}

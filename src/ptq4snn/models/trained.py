@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ptq4snn.data.samples import Preprocessing
 from ptq4snn.models.entry import Entry
 from ptq4snn.models.fpn import SpikeFPN
 from ptq4snn.models.meta_spikeformer import MetaSpikeFormer
+from ptq4snn.models.neuron import LIF
 from ptq4snn.models.sdt import SpikeDrivenTransformer
 from ptq4snn.models.sew_resnet import SEWResNet
 from ptq4snn.models.vgg import SpikingVGG
@@ -13,6 +16,8 @@ from ptq4snn.models.vgg import SpikingVGG
 __all__ = ["TRAINED"]
 
 CIFAR = (3, 32, 32)
+# soft reset and a leak of 0.95: states pile up over many steps, where 4 bits are hard
+slow = partial(LIF, tau=20.0, decay_input=False, v_reset=None)
 
 TRAINED: dict[str, Entry] = {
     "default": Entry(
@@ -65,6 +70,14 @@ TRAINED: dict[str, Entry] = {
         (10, 2, 32, 32),
         Preprocessing(size=32, steps=10),
         checkpoint="checkpoints/sdt-2-64-nmnist.safetensors",
+    ),
+    "vgg4-16-nmnist-slow": Entry(
+        SpikingVGG,
+        {"widths": ((16,), (32,), (64, 64)), "in_channels": 2, "T": 25, "neuron": slow, "dvs": True},
+        "nmnist",
+        (25, 2, 32, 32),
+        Preprocessing(size=32, steps=25),
+        checkpoint="checkpoints/vgg4-16-nmnist-slow.safetensors",
     ),
     "sdt-fpn-16-camvid": Entry(
         SpikeFPN,

@@ -60,7 +60,8 @@ def stock_row(channels: int, hidden: int, num_classes: int, neuron: Neuron, drop
 
 
 class SpikingVGG(nn.Module):
-    """`x[B, C, H, W]` is a still image shown for T steps; `x[T, B, C, H, W]` is a sequence.
+    """`x[B, C, H, W]` is a still image shown for T steps; `x[T, B, C, H, W]` is a sequence, with `dvs`
+    `x[B, T, C, H, W]`.
 
     `widths` lists the channels of the convolutions of every group; H and W are halved by each group.
     The published models are VGG16 with the linear head (CIFAR) and the stock head with 4096 hidden neurons.
@@ -76,13 +77,14 @@ class SpikingVGG(nn.Module):
         hidden: int = 4096,
         dropout: float = 0.5,
         neuron: Neuron = LIF,
+        dvs: bool = False,
     ) -> None:
         super().__init__()
         if head not in ("linear", "stock"):
             raise ValueError(f"head must be linear or stock, got {head!r}")
         if not widths or not all(widths):
             raise ValueError("widths must list at least one convolution in every group")
-        self.T = T
+        self.T, self.dvs = T, dvs
         self.features = feature_row(widths, in_channels, neuron)
         channels = widths[-1][-1]
         if head == "linear":
@@ -97,7 +99,7 @@ class SpikingVGG(nn.Module):
             y = self.features[1](self.features[0](x)).unsqueeze(0)
             y = self.features(y.expand(self.T, *y.shape[1:]), start=2)
         else:
-            y = self.features(x)
+            y = self.features(x.transpose(0, 1) if self.dvs else x)
         y = per_step(self.avgpool, y).flatten(2)  # [T, B, C * positions]
         logits: Tensor = self.classifier(y).mean(0)
         return logits
