@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, choose_scales
 from ptq4snn.bridge.lattice import Lattice, NeuronLattice, ProjectionLattice
-from ptq4snn.bridge.objective import OBJECTIVES
+from ptq4snn.bridge.objective import SquaredError
+from ptq4snn.bridge.replay import Dynamics, Replay
 from ptq4snn.discovery.folding import Folded, MirrorSpec
 from ptq4snn.errors import RecipeError
 from ptq4snn.modules.quantized import Integers
 from ptq4snn.numerics.fixed_point import Fraction2, dyadic_leak, multiplier
 from ptq4snn.observation.observe import Observation
+from ptq4snn.observation.traces import Trace
 from ptq4snn.plan import MirrorPlan, NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
 from ptq4snn.recipe import Recipe
 
@@ -34,26 +36,39 @@ def _power_of_two(x: float) -> int | None:
 
 @dataclass
 class Assembly:
-    """Everything that stays the same while bits and couplings are tried."""
+    """Everything that stays the same while bits and couplings are tried. Neurons with a trace are judged by
+    replay, the others by squared error."""
 
     folded: Folded
     seen: Observation
     lattice: Lattice
     recipe: Recipe
+    traces: dict[str, Trace] = field(default_factory=dict)
+    thresholds: dict[str, Tensor] = field(default_factory=dict)  # [C] where a correction moved them
 
     def __post_init__(self) -> None:
-        if self.recipe.objective not in OBJECTIVES:
-            raise RecipeError(
-                f"objective {self.recipe.objective!r} is not known; choose one of {', '.join(OBJECTIVES)}"
-            )
-        objective = OBJECTIVES[self.recipe.objective]()
-        self.tables = {
-            n: ExponentTable(self.view(lattice), objective) for n, lattice in self.lattice.neurons.items()
-        }
+        self.tables = {n: self.table(n) for n in self.lattice.neurons}
         self._projections = {n: self._projection(p) for n, p in self.lattice.projections.items()}
 
-    def view(self, n: NeuronLattice) -> NeuronView:
-        return NeuronView(self.seen.neurons[n.info.name], n.theta, n.scale, n.own, self.exponents(n))
+    def table(self, name: str) -> ExponentTable:
+        """Costs of the exponents of one neuron."""
+        n, trace = self.lattice.neurons[name], self.traces.get(name)
+        shifts = self.recipe.zero_point == "channel" and self.in_budget(name)
+        view = NeuronView(self.seen.neurons[name], n.theta, n.scale, n.own, self.exponents(n), shifts)
+        return ExponentTable(view, SquaredError() if trace is None else Replay(self.dynamics(n), trace))
+
+    def retrace(self, name: str, trace: Trace) -> None:
+        """Judge a neuron by other currents from now on."""
+        self.traces[name] = trace
+        self.tables[name] = self.table(name)
+
+    def dynamics(self, n: NeuronLattice, theta: Tensor | None = None) -> Dynamics:
+        """The neuron for replay, with another threshold [C] if one is given."""
+        spec = self.folded.specs[n.info.name]
+        fires_at = n.theta if theta is None else theta
+        leak, theta, rho = (v.float()[:, None] for v in (n.leak, fires_at, n.rho))
+        strict, rounding = spec.comparator == ">", self.recipe.state_rounding
+        return Dynamics(leak, theta, rho, spec.reset, strict, rounding)
 
     def exponents(self, n: NeuronLattice) -> range:
         """Admissible k: from n - F, where a dyadic leak stays exact, to 15 or what 32 bits hold."""
@@ -62,7 +77,7 @@ class Assembly:
         high = LARGEST_K
         if self.recipe.state_rounding == "dither":
             high = min(high, DITHER_SHIFT - n.shift)
-        widest = self.fixed_bits(n.info.name) or 8
+        widest = self.fixed_bits(n.info.name) or 8 + (self.recipe.zero_point != "none")
         while high > low and n.input_bound + 2 ** (min(widest, 16) - 1 + high + n.shift) >= 2**31:
             high -= 1
         return range(low, high + 1)
@@ -71,9 +86,7 @@ class Assembly:
         rule = self.recipe.override(name)
         return "none" if rule.exclude else rule.coupling or self.recipe.coupling
 
-    def plan(
-        self, bits: Mapping[str, Tensor], beta: float | None = None, percentile: float | None = None
-    ) -> Plan:
+    def plan(self, bits: Mapping[str, Tensor]) -> Plan:
         """The plan in which neuron `n` has the widths bits[n] [C]."""
         neurons = {n: self._neuron(lattice, bits[n]) for n, lattice in self.lattice.neurons.items()}
         d = self.folded.discovery
@@ -86,8 +99,6 @@ class Assembly:
             neurons=neurons,
             outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.outputs),
             mirrors={n: self._mirror(m) for n, m in self.folded.mirrors.items()},
-            beta=beta,
-            percentile=percentile,
         )
 
     def _mirror(self, m: MirrorSpec) -> MirrorPlan:
@@ -159,7 +170,7 @@ class Assembly:
                 f"\"{self.coupling(info.name)}\" gives '{info.name}' a scale that is no power of two of its "
                 f'input\'s: choose "even" or another coupling'
             )
-        theta, rho = n.theta / n.unit, n.rho / n.unit
+        theta, rho = self.thresholds.get(info.name, n.theta) / n.unit, n.rho / n.unit
         if self.recipe.arithmetic == "integer":
             theta = theta.ceil() if spec.comparator == ">=" else theta.floor() + 1
             rho = rho.round()
@@ -182,6 +193,7 @@ class Assembly:
             over_time=info.over_time,
             emits_units=info.stream is None and bool(info.projections),
             bits=tuple(bits.tolist()),
+            zero=tuple((chosen.zero if chosen.zero is not None else torch.zeros_like(bits)).tolist()),
             k=tuple(k),
             scales=tuple(chosen.scales.tolist()),
             unit=tuple(n.unit.tolist()),
@@ -190,7 +202,7 @@ class Assembly:
             leak=tuple((f.m, f.n) for f in leaks),
             charge=tuple((c.m, c.n) for c, _ in pairs),
             settle=tuple((s.m, s.n) for _, s in pairs),
-            bound=self._bound(n, bits, [c for c, _ in pairs]),
+            bound=self._bound(n, bits, chosen.zero, [c for c, _ in pairs]),
             leak_error=max(abs(f.value - float(v)) for f, v in zip(leaks, n.leak, strict=True)),
             elements=info.layout.elements,
             steps=info.steps,
@@ -200,12 +212,13 @@ class Assembly:
             zero_state=info.zero_state,
         )
 
-    def _bound(self, n: NeuronLattice, bits: Tensor, charge: list[Fraction2]) -> int:
+    def _bound(self, n: NeuronLattice, bits: Tensor, zero: Tensor | None, charge: list[Fraction2]) -> int:
         """Largest |A|: the input and the largest state that fits its bits (or that can build up)."""
         if int(bits.max()) >= WIDE_STATE:  # whatever the number of steps, which may differ from calibration
             kept = n.input_bound / max(1e-9, 1 - float(n.leak.max()))
             return n.input_bound + math.ceil(min(kept, float(2 ** (WIDE_STATE - 1))))
-        kept = max(math.ldexp(f.value, b - 1) for b, f in zip(bits.tolist(), charge, strict=True))
+        levels = torch.exp2(bits.double() - 1) + (0 if zero is None else zero.abs())
+        kept = max(f.value * float(level) for level, f in zip(levels, charge, strict=True))
         return math.ceil(n.input_bound + kept) + 1
 
     def in_budget(self, name: str) -> bool:

@@ -1,7 +1,8 @@
 """The calibration set: whatever batches the user gives, re-chunked to fixed micro-batches.
 
 Samples are read once, in order. The first ones are kept: `holdout` of them for the choice of (beta, P) and
-for the report, the next `kept` for the sensitivity. Memory follows these two numbers, not the data set.
+for the report, the next `kept` for the sensitivity. Memory follows these two numbers, not the data set,
+unless all samples are to be `remember`ed, packed, for stages that need several passes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.errors import DataError
+from ptq4snn.rounding.samples import PackedBatch, pack
 
 __all__ = ["Calibration", "batches_of", "micro_batches"]
 
@@ -96,6 +98,8 @@ class Calibration:
     holdout: int = 128
     keep: int = 160
     device: Any = None
+    remember: bool = False
+    packed: list[PackedBatch] = field(default_factory=list)  # all that was streamed, if remembered
     held_out: list[Tensor] = field(default_factory=list)
     kept: list[Tensor] = field(default_factory=list)
     total: int = 0
@@ -131,6 +135,8 @@ class Calibration:
         self.total += x.shape[self.batch_axis]
         if len(self.kept) * self.size < self.keep:
             self.kept.append(x)
+        if self.remember:
+            self.packed.append(pack(x, self.batch_axis))
         return x
 
     def expected(self) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from ptq4snn.allocation.mixed import allocate_bits
@@ -17,9 +18,13 @@ from ptq4snn.bridge.lattice import Lattice, build_lattice
 from ptq4snn.errors import RecipeError
 from ptq4snn.evaluation.report import make_report
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
-from ptq4snn.recipe import Recipe
+from ptq4snn.recipe import OBJECTIVES, Recipe
 from ptq4snn.rounding.stage import round_weights
+from ptq4snn.tuning.correction import corrected_biases
+from ptq4snn.tuning.recording import float_traces
+from ptq4snn.tuning.states import tune_states
 
 __all__ = ["Prepared", "prepare", "run"]
 
@@ -28,15 +33,49 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     """Quantize a prepared model by one recipe."""
     check_overrides(prepared, recipe)
     lattice = settle_lattice(prepared, recipe)  # weights to integers
-    assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe)
-    model = QuantizedModel(prepared.model, assembly.plan(assembly.uniform_bits()), assembly.integers())
-    trials: list[Trial] = []
-    if mixes_precision(assembly):  # bits by firing rate and sensitivity; the bridge follows them
-        bits, best, trials = allocate_bits(prepared, assembly, model)
-        model.use(assembly.plan(bits, best.beta, best.percentile))
-    warn_if_all_protected(assembly)
-    model.report = make_report(prepared, assembly, model, trials)
+    start = Assembly(prepared.folded, prepared.seen, lattice, recipe)
+    model = QuantizedModel(prepared.model, start.plan(start.uniform_bits()), start.integers())
+    results = []
+    for objective in OBJECTIVES[:2] if recipe.objective == "auto" else (recipe.objective,):
+        traces = dict(float_traces(prepared)) if objective == "replay" else {}
+        assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe, traces)
+        bits, best, trials = allocate_bits(prepared, assembly, model)  # bits per channel
+        plan = tune_states(prepared, assembly, model, bits)  # scales: the bridge follows the bits
+        results.append(Result(assembly, _noted(plan, best), trials))
+    chosen = nearest_to_float(prepared, model, results)
+    model.use(chosen.plan)
+    warn_if_all_protected(chosen.assembly)
+    model.report = make_report(prepared, chosen.assembly, model, chosen.trials)
     return model
+
+
+@dataclass(frozen=True)
+class Result:
+    """One way to quantize the states."""
+
+    assembly: Assembly
+    plan: Plan
+    trials: list[Trial]
+
+
+def _noted(plan: Plan, best: Trial | None) -> Plan:
+    """The plan with the allocation it came from."""
+    if best is None or best.name == "uniform":
+        return plan
+    return replace(plan, beta=best.beta, percentile=best.percentile, mixed=True)
+
+
+def nearest_to_float(prepared: Prepared, model: QuantizedModel, results: list[Result]) -> Result:
+    """Of several results the one with the least divergence on the held-out samples."""
+    if len(results) == 1:
+        return results[0]
+
+    def cost(result: Result) -> tuple[float, float]:
+        model.use(result.plan)
+        kl, agreement = prepared.divergence(model)
+        return kl, -agreement
+
+    return min(results, key=cost)
 
 
 def check_overrides(prepared: Prepared, recipe: Recipe) -> None:
@@ -62,14 +101,6 @@ def warn_if_all_protected(assembly: Assembly) -> None:
     )
 
 
-def mixes_precision(assembly: Assembly) -> bool:
-    """Whether there are channels whose bits can be chosen."""
-    recipe = assembly.recipe
-    if recipe.allocation != "mpba" or recipe.coupling == "none":
-        return False
-    return any(map(assembly.in_budget, assembly.lattice.neurons))
-
-
 def settle_lattice(prepared: Prepared, recipe: Recipe) -> Lattice:
     """Weights to integers: scales first (jointly with the states' for transformers), then their rounding."""
     folded, seen = prepared.folded, prepared.seen
@@ -81,6 +112,10 @@ def settle_lattice(prepared: Prepared, recipe: Recipe) -> Lattice:
     if joint and recipe.coupling in ("bridge", "layerwise"):
         scales = joint_scales(Assembly(folded, seen, lattice, recipe), recipe)
         lattice = build_lattice(folded, seen, recipe, scales)
-    if recipe.rounding == "nearest":
-        return lattice
-    return build_lattice(folded, seen, recipe, scales, round_weights(prepared, lattice, recipe))
+    integers = {} if recipe.rounding == "nearest" else round_weights(prepared, lattice, recipe)
+    if integers:
+        lattice = build_lattice(folded, seen, recipe, scales, integers)
+    if recipe.correction != "none":
+        biases = corrected_biases(prepared, lattice)
+        lattice = build_lattice(folded, seen, recipe, scales, integers, biases)
+    return lattice

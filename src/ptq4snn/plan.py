@@ -77,6 +77,7 @@ class NeuronPlan:
     over_time: bool
     emits_units: bool  # the input already counts units (pairs); else it counts 2^F units
     bits: Integers
+    zero: Integers  # levels run from -2^(bits-1) + zero to 2^(bits-1) - 1 + zero; stored is Vq - zero
     k: tuple[int | None, ...]
     scales: Numbers  # s_mem
     unit: Numbers
@@ -121,6 +122,7 @@ class Plan:
     mirrors: dict[str, MirrorPlan]
     beta: float | None = None
     percentile: float | None = None
+    mixed: bool = False  # channels have widths of their own
 
     def average_bits(self) -> float:
         """Element-weighted average over the states in the budget."""
@@ -147,6 +149,7 @@ class Plan:
             mirrors={n: MirrorPlan(**_known(MirrorPlan, m)) for n, m in d["mirrors"].items()},
             beta=d["beta"],
             percentile=d["percentile"],
+            mixed=d["mixed"],
         )
 
 

@@ -5,26 +5,36 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.allocation.search import mean_divergence
 from ptq4snn.calibration import Calibration
 from ptq4snn.discovery.discover import discover, reset_neurons
 from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.errors import CheckpointError, SilentNetworkWarning
 from ptq4snn.evaluation.readout import Readout, find_readout, same_draws
 from ptq4snn.observation.observe import Observation, observe
+from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
+from ptq4snn.rounding.samples import PackedBatch
+
+if TYPE_CHECKING:
+    from ptq4snn.rounding.store import Rounded
 
 __all__ = ["Prepared", "join", "logits", "prepare"]
 
 
 @dataclass
 class Prepared:
-    """A model folded and observed, and the samples that were kept."""
+    """A model folded and observed, and the samples that were kept.
+
+    `work` is a folder where rounding leaves its finished units, so that it can go on after an interruption.
+    """
 
     model: nn.Module
     folded: Folded
@@ -36,6 +46,10 @@ class Prepared:
     samples: int
     progress: Progress
     sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
+    packed: list[PackedBatch] = field(default_factory=list)  # all samples that are not held out, if kept
+    rounded: dict[str, Rounded] = field(default_factory=dict)  # by method, settings and scales
+    work: Path | None = None
+    traces: dict[str, Trace] = field(default_factory=dict)  # of the float network, where they were needed
     _logits: list[Tensor] | None = None
 
     def float_logits(self) -> list[Tensor]:
@@ -44,6 +58,18 @@ class Prepared:
             batches = join(self.held_out, self.batch_axis)
             self._logits = list(logits(self.folded.model, batches, self.readout))
         return self._logits
+
+    def divergence(self, model: nn.Module) -> tuple[float, float]:
+        """Mean KL to the float model and share of equal decisions on the held-out samples."""
+        found = logits(model, join(self.held_out, self.batch_axis), self.readout)
+        return mean_divergence(zip(self.float_logits(), found, strict=True))
+
+    def samples_again(self) -> Iterator[Tensor]:
+        """The observed micro-batches once more; only those for the sensitivity if the rest was not kept."""
+        if not self.packed:
+            yield from self.kept
+        for batch in self.packed:
+            yield batch.unpack()
 
 
 def logits(model: nn.Module, batches: list[Tensor], readout: Readout) -> Iterator[Tensor]:
@@ -79,7 +105,7 @@ def prepare(
     where = next((p.device for p in model.parameters()), None)
     calibration = Calibration(
         samples, batch_axis, recipe.calibration, recipe.micro_batch, recipe.holdout,
-        recipe.sensitivity_batches * recipe.micro_batch, where,
+        recipe.sensitivity_batches * recipe.micro_batch, where, recipe.rounding != "nearest",
     )  # fmt: skip
     first = calibration.open()
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
@@ -94,8 +120,9 @@ def prepare(
     _warn_if_silent(seen, folded)
     kept = calibration.kept or calibration.held_out
     return Prepared(
-        model, folded, seen, readout, batch_axis, calibration.held_out, kept, calibration.total, progress
-    )
+        model, folded, seen, readout, batch_axis, calibration.held_out, kept, calibration.total, progress,
+        packed=calibration.packed,
+    )  # fmt: skip
 
 
 def _warn_if_silent(seen: Observation, folded: Folded) -> None:

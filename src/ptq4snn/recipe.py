@@ -79,8 +79,8 @@ class Recipe:
     objective: what a good state scale is: squared_error (the paper's), replay (fewest flipped spikes of the
         neuron run on its recorded currents), or auto (whichever is nearer to the float model held out).
     sequential: tune states layer by layer, behind the layers that are already quantized.
-    correction: none; bias (the mean error of each channel's current is taken out of its bias); or threshold
-        (thresholds move so that firing rates stay).
+    correction: none; bias (the mean error of each channel's output is taken out of its bias); or threshold
+        (that, and thresholds move so that fewer spikes flip).
     zero_point: none, or channel: states are stored around an offset of their channel.
     widths: bits that mpba and benefit give to channels, out of 2, 3, 4 and 8.
     uniform_competes: the uniform allocation is tried among those of mpba.
@@ -139,6 +139,12 @@ class Recipe:
         self._set("overrides", Overrides.of(self.overrides))
         if self.weights is None:  # there are no integers to add up
             self._set("arithmetic", "float")
+        if self.sequential and self.objective == "squared_error":
+            raise RecipeError('sequential tuning is judged by replay: choose objective "replay" or "auto"')
+        if self.allocation == "mpba" and self.widths != (2, 4, 8):
+            raise RecipeError(
+                f'allocation "mpba" gives 2, 4 or 8 bits, not {self.widths}: choose allocation "benefit"'
+            )
         couplings = {self.coupling, *(o.coupling for o in self.overrides.values())}
         if self.state_rounding == "dither" and "independent" in couplings:
             raise RecipeError(

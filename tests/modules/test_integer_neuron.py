@@ -95,6 +95,7 @@ def make(
         name="n", kind="pair", layout=layout, coupling="bridge", comparator=">=", reset=reset,
         rounding=rounding,
         v_rest=0.0, shift=shift, quantum=1.0, over_time=False, emits_units=emits_units, bits=tuple(bits),
+        zero=(0,) * n,
         k=tuple(ks) if ks is not None else (None,) * n,
         scales=tuple(u * r for u, r in zip(unit, steps_of_state, strict=True)), unit=tuple(unit),
         theta=tuple(map(float, theta)), rho=tuple(map(float, rho or theta)), leak=tuple(leaks),

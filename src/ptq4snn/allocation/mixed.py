@@ -1,21 +1,23 @@
-"""Mixed-precision bit allocation: 2, 4 or 8 bits a channel by firing rate and sensitivity, under a budget."""
+"""Mixed-precision bit allocation under a budget: by firing rate and sensitivity (MPBA), or by benefit."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ptq4snn.allocation.benefit import cheapest
 from ptq4snn.allocation.budget import Channels, allocate, average_bits
 from ptq4snn.allocation.scores import scores
-from ptq4snn.allocation.search import Trial, grid_search, mean_divergence
+from ptq4snn.allocation.search import Trial, grid_search
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import build_lattice
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.observation.sensitivity import sensitivity
-from ptq4snn.prepare import Prepared, join, logits
-from ptq4snn.recipe import Recipe
+from ptq4snn.prepare import Prepared
+from ptq4snn.recipe import WIDTHS, Recipe
 
 __all__ = ["Candidates", "allocate_bits", "reference_sensitivity"]
 
@@ -26,7 +28,9 @@ def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> dict[str, Tenso
     """g_c of the common 4-bit reference (W4 nearest, 4-bit states, bridge), fixed before any allocation."""
     reference = recipe.replace(
         weights=REFERENCE_BITS, membrane=REFERENCE_BITS, coupling="bridge", allocation="uniform",
-        arithmetic="integer", state_rounding="even", beta=None, percentile=None,
+        arithmetic="integer", state_rounding="even", beta=None, percentile=None, rounding="nearest",
+        objective="squared_error", sequential=False, correction="none", zero_point="none", widths=(2, 4, 8),
+        uniform_competes=False, iterations=1,
     )  # fmt: skip
     key = repr(sorted(reference.to_dict().items(), key=str))
     if key not in prepared.sensitivities:
@@ -37,6 +41,18 @@ def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> dict[str, Tenso
         tracked = prepared.progress.track(batches, len(batches), "measuring sensitivity")
         prepared.sensitivities[key] = sensitivity(prepared.folded, model, tracked, prepared.readout)
     return prepared.sensitivities[key]
+
+
+def eligible(prepared: Prepared, assembly: Assembly) -> tuple[list[str], list[int], Channels]:
+    """Neurons inside the budget, their numbers of channels, and all these channels in one row."""
+    names = [n for n in assembly.lattice.neurons if assembly.in_budget(n)]
+    layouts = [prepared.folded.discovery.neurons[n] for n in names]
+    sizes = [i.layout.channels for i in layouts]
+    elements, last = (
+        torch.cat([torch.full((n,), value) for n, value in zip(sizes, values, strict=True)])
+        for values in ([i.layout.elements for i in layouts], [i.last for i in layouts])
+    )
+    return names, sizes, Channels(elements, last)
 
 
 @dataclass(frozen=True)
@@ -51,17 +67,12 @@ class Candidates:
 
     @classmethod
     def of(cls, prepared: Prepared, assembly: Assembly) -> Candidates:
-        names = [n for n in assembly.lattice.neurons if assembly.in_budget(n)]
-        infos = [prepared.folded.discovery.neurons[n] for n in names]
-        sizes = [i.layout.channels for i in infos]
+        names, sizes, channels = eligible(prepared, assembly)
         g = reference_sensitivity(prepared, assembly.recipe)
         return cls(
             names,
             sizes,
-            Channels(
-                torch.cat([torch.full((n,), i.layout.elements) for n, i in zip(sizes, infos, strict=True)]),
-                torch.cat([torch.full((n,), i.last) for n, i in zip(sizes, infos, strict=True)]),
-            ),
+            channels,
             torch.cat([prepared.seen.neurons[n].firing_rate() for n in names]),
             torch.cat([g[n] for n in names]),
         )
@@ -76,26 +87,73 @@ class Candidates:
         return dict(zip(self.names, bits.split(self.sizes), strict=True))
 
 
+Bits = dict[str, Tensor]  # widths [C] of every neuron
+
+
 def allocate_bits(
     prepared: Prepared, assembly: Assembly, model: QuantizedModel
-) -> tuple[dict[str, Tensor], Trial, list[Trial]]:
-    """Widths [C] of every neuron, the (beta, P) they belong to, and all trials on held-out samples."""
-    recipe, fixed = assembly.recipe, assembly.uniform_bits()
+) -> tuple[Bits, Trial | None, list[Trial]]:
+    """Widths [C] of every neuron, the trial they belong to (None: nothing was tried), and all trials."""
+    recipe = assembly.recipe
+    fixed = assembly.uniform_bits()
+    if recipe.allocation == "uniform" or recipe.coupling == "none":
+        return fixed, None, []
+    if not any(map(assembly.in_budget, assembly.lattice.neurons)):
+        return fixed, None, []
+
+    def judge(bits: Bits) -> tuple[float, float]:
+        model.use(assembly.plan(fixed | bits))
+        return prepared.divergence(model)
+
+    by_name = allocate_by_score if recipe.allocation == "mpba" else allocate_by_benefit
+    bits, best, trials = by_name(prepared, assembly, judge)
+    if trials and recipe.uniform_competes and recipe.membrane in WIDTHS:
+        even = Trial(None, None, *judge(fixed), recipe.membrane, "uniform")
+        trials.append(even)
+        if even.cost() < best.cost():
+            return fixed, even, trials
+    return fixed | bits, best, trials
+
+
+Judge = Callable[[Bits], tuple[float, float]]
+
+
+def allocate_by_score(
+    prepared: Prepared, assembly: Assembly, judge: Judge
+) -> tuple[Bits, Trial, list[Trial]]:
+    """MPBA: the best (beta, P) of the grid on held-out samples."""
+    recipe = assembly.recipe
     candidates = Candidates.of(prepared, assembly)
     betas = recipe.beta_grid if recipe.beta is None else (recipe.beta,)
     percentiles = recipe.percentile_grid if recipe.percentile is None else (recipe.percentile,)
     points = [(b, p) for b in betas for p in percentiles]
     if len(points) == 1:
         bits, average = candidates.allocate(*points[0], recipe.membrane)
-        return fixed | candidates.spread(bits), Trial(*points[0], None, None, average), []
-    expected = prepared.float_logits()
-    batches = join(prepared.held_out, prepared.batch_axis)
-
-    def judge(bits: Tensor) -> tuple[float, float]:
-        model.use(assembly.plan(fixed | candidates.spread(bits)))
-        found = logits(model, batches, prepared.readout)
-        return mean_divergence(zip(expected, found, strict=True))
-
+        return candidates.spread(bits), Trial(*points[0], None, None, average), []
     tracked = prepared.progress.track(points, len(points), "searching (beta, P)")
-    bits, best, trials = grid_search(tracked, lambda b, p: candidates.allocate(b, p, recipe.membrane), judge)
-    return fixed | candidates.spread(bits), best, trials
+    bits, best, trials = grid_search(
+        tracked,
+        lambda b, p: candidates.allocate(b, p, recipe.membrane),
+        lambda bits: judge(candidates.spread(bits)),
+    )
+    return candidates.spread(bits), best, trials
+
+
+def allocate_by_benefit(
+    prepared: Prepared, assembly: Assembly, judge: Judge
+) -> tuple[Bits, Trial, list[Trial]]:
+    """The least replay cost for the budget, counted by spikes, or by each layer's share of them."""
+    recipe = assembly.recipe
+    names, sizes, channels = eligible(prepared, assembly)
+    costs = torch.cat(
+        [torch.stack([assembly.tables[n].cost(b).amin(1) for b in recipe.widths], 1) for n in names]
+    )
+    layer = torch.cat([torch.full((n,), 1.0 / n, dtype=torch.float64) for n in sizes])
+    found = []
+    for name, weight in (("benefit by spikes", channels.elements.double()), ("benefit by layers", layer)):
+        chosen = cheapest(costs * weight[:, None], recipe.widths, channels, recipe.membrane)
+        bits = dict(zip(names, chosen.split(sizes), strict=True))
+        average = average_bits(chosen, channels.elements)
+        found.append((bits, Trial(None, None, *judge(bits), average, name)))
+    best = min(found, key=lambda f: f[1].cost())
+    return *best, [trial for _, trial in found]

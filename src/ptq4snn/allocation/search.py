@@ -14,11 +14,19 @@ __all__ = ["Trial", "divergence", "grid_search", "mean_divergence"]
 
 @dataclass(frozen=True)
 class Trial:
-    beta: float
-    percentile: float
+    """One allocation and how near its network came to the float one on the held-out samples."""
+
+    beta: float | None  # None: not by score
+    percentile: float | None
     kl: float | None  # None: it was given, not tried
     agreement: float | None
     average_bits: float
+    name: str = "mpba"
+
+    def cost(self) -> tuple[float, float]:
+        """What is compared: the divergence, then the agreement. Logits that overflow are the worst."""
+        assert self.kl is not None and self.agreement is not None
+        return (self.kl if self.kl == self.kl else float("inf"), -self.agreement)
 
 
 def divergence(expected: Tensor, found: Tensor) -> tuple[float, float]:
@@ -44,18 +52,16 @@ def grid_search(
 ) -> tuple[Tensor, Trial, list[Trial]]:
     """Best bits, their trial and all trials. Allocations that come out alike are judged once."""
     seen: dict[bytes, tuple[float, float]] = {}
-    best: tuple[tuple[float, float], Tensor, Trial] | None = None
+    best: tuple[Tensor, Trial] | None = None
     trials = []
     for beta, percentile in points:
         bits, average = allocation(beta, percentile)
         key = bits.to(torch.uint8).numpy().tobytes()
         if key not in seen:
-            kl, agreement = judge(bits)
-            seen[key] = (kl if kl == kl else float("inf"), agreement)  # logits that overflow are the worst
+            seen[key] = judge(bits)
         trial = Trial(beta, percentile, *seen[key], average)
         trials.append(trial)
-        cost = (seen[key][0], -seen[key][1])
-        if best is None or cost < best[0]:
-            best = (cost, bits, trial)
+        if best is None or trial.cost() < best[1].cost():
+            best = (bits, trial)
     assert best is not None
-    return best[1], best[2], trials
+    return *best, trials

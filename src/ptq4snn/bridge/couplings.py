@@ -30,12 +30,14 @@ class NeuronView:
     scale: Tensor  # s_c: current scale, gain included
     own: Tensor  # the folded weight's own scale
     ks: range  # admissible exponents
+    zero_points: bool = False  # levels may be shifted
 
 
 @dataclass(frozen=True)
 class StateScales:
     scales: Tensor  # [C] s_mem
     k: Tensor | None  # [C] where s_mem = s_c 2^k
+    zero: Tensor | None = None  # [C] by how much the levels are shifted; None: not at all
 
 
 class ExponentTable:
@@ -43,21 +45,38 @@ class ExponentTable:
 
     def __init__(self, view: NeuronView, objective: Objective) -> None:
         self.view, self.objective = view, objective
-        self.costs: dict[int, Tensor] = {}
+        self.costs: dict[int, tuple[Tensor, Tensor]] = {}
 
     def cost(self, bits: int) -> Tensor:
-        """[C, K]"""
+        """[C, K], each with its best zero point."""
+        return self._search(bits)[0]
+
+    def _search(self, bits: int) -> tuple[Tensor, Tensor]:
+        """Least cost [C, K] over the zero points, and these."""
         if bits not in self.costs:
             v = self.view
-            self.costs[bits] = exponent_errors(self.objective, v.statistics, v.theta, v.scale, bits, v.ks)
+            zeros = zero_points(bits) if v.zero_points else (0,)
+            costs = torch.stack(
+                [exponent_errors(self.objective, v.statistics, v.theta, v.scale, bits, v.ks, z) for z in zeros]
+            )
+            best = costs.min(0)  # of equal costs the first: no shift
+            self.costs[bits] = best.values, torch.tensor(zeros)[best.indices]
         return self.costs[bits]
 
-    def by_width(self, bits: Tensor) -> Tensor:
-        """Cost [C, K] with every channel at its own width."""
-        out = torch.empty(len(bits), len(self.view.ks), dtype=torch.float64)
+    def by_width(self, bits: Tensor) -> tuple[Tensor, Tensor]:
+        """Cost and zero point [C, K] with every channel at its own width."""
+        cost = torch.empty(len(bits), len(self.view.ks), dtype=torch.float64)
+        zero = torch.zeros(len(bits), len(self.view.ks), dtype=torch.int64)
         for b in bits.unique().tolist():
-            out[bits == b] = self.cost(b)[bits == b]
-        return out
+            mine = bits == b
+            cost[mine], zero[mine] = (found[mine] for found in self._search(b))
+        return cost, zero
+
+
+def zero_points(bits: int) -> tuple[int, ...]:
+    """Shifts of the levels that keep 0 among them: none, a quarter, a half and all of one side."""
+    lo, hi = signed_range(bits)
+    return tuple(dict.fromkeys((0, -hi, -hi // 2, -lo // 2, -lo)))
 
 
 def choose_scales(coupling: str, table: ExponentTable, bits: Tensor) -> StateScales:
@@ -65,20 +84,22 @@ def choose_scales(coupling: str, table: ExponentTable, bits: Tensor) -> StateSca
     return _COUPLINGS[coupling](table, bits)
 
 
-def _bridged(view: NeuronView, index: Tensor) -> StateScales:
+def _bridged(view: NeuronView, index: Tensor, zero: Tensor) -> StateScales:
+    """Of the exponents `index` [C], with the zero points [C, K] that go with them."""
     k = torch.tensor(list(view.ks))[index]
-    return StateScales(view.scale * torch.exp2(k.double()), k)
+    return StateScales(view.scale * torch.exp2(k.double()), k, zero.gather(1, index[:, None])[:, 0])
 
 
 def bridge(table: ExponentTable, bits: Tensor) -> StateScales:
     """argmin_k per channel; of equal costs the smallest k."""
-    return _bridged(table.view, table.by_width(bits).argmin(1))
+    cost, zero = table.by_width(bits)
+    return _bridged(table.view, cost.argmin(1), zero)
 
 
 def layerwise(table: ExponentTable, bits: Tensor) -> StateScales:
     """One k for all channels: the least summed cost."""
-    best = table.by_width(bits).sum(0).argmin()
-    return _bridged(table.view, best.expand(len(bits)))
+    cost, zero = table.by_width(bits)
+    return _bridged(table.view, cost.sum(0).argmin().expand(len(bits)), zero)
 
 
 def reuse(table: ExponentTable, bits: Tensor) -> StateScales:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.bridge.couplings import ExponentTable
+from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.bridge.weights import weight_floor
 from ptq4snn.numerics.scales import SHRINKS, full_scales, shrink_errors
 from ptq4snn.observation.statistics import bin_edges
@@ -61,7 +62,7 @@ def _choose(
         k = ks[(best_k + offset).clamp(0, len(ks) - 1)].double()
         steps = candidates * per_scale[:, None] * torch.exp2(k)[:, None]
         cost = weight_error + recipe.lambda_mem * (
-            table.objective.errors(view.statistics, view.theta, steps, width) / state[:, None]
+            SquaredError().errors(view.statistics, view.theta, steps, width) / state[:, None]
         )
         value, index = cost.min(1)
         better = value < best

@@ -140,9 +140,10 @@ def _target(
 def _projection(
     folded: Folded, seen: Observation, recipe: Recipe, name: str, made: dict[str, ProjectionLattice],
     streams: dict[int, Tensor], scales: dict[str, Tensor], integers: Mapping[str, Tensor],
+    biases: Mapping[str, Tensor],
 ) -> ProjectionLattice:  # fmt: skip
     info = folded.discovery.projections[name]
-    weight, bias = folded.weight(name).double().cpu(), folded.bias(name).double().cpu()
+    weight, bias = folded.weight(name).double().cpu(), biases.get(name, folded.bias(name).double().cpu())
     quantum = 1.0 if info.reads == "data" else info.factor
     input_plan = None
     if info.reads == "data":
@@ -183,15 +184,15 @@ def _largest_shift(bound: float) -> int:
 
 def build_lattice(
     folded: Folded, seen: Observation, recipe: Recipe, scales: dict[str, Tensor] | None = None,
-    integers: Mapping[str, Tensor] | None = None,
+    integers: Mapping[str, Tensor] | None = None, biases: Mapping[str, Tensor] | None = None,
 ) -> Lattice:  # fmt: skip
     """Quantize the weights and settle every unit. `scales` overrides weight scales (joint search), `integers`
-    the nearest integers (rounding/)."""
+    the nearest integers (rounding/), `biases` the folded biases (tuning/correction.py)."""
     d = folded.discovery
     streams = stream_scales(folded, seen)
     made: dict[str, ProjectionLattice] = {}
     for name in d.projections:  # in execution order, so a chain's first projection comes first
-        made[name] = _projection(folded, seen, recipe, name, made, streams, scales or {}, integers or {})
+        made[name] = _projection(folded, seen, recipe, name, made, streams, scales or {}, integers or {}, biases or {})
     shifts = _group_shifts(folded, made)
     made = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
     neurons = {n: _neuron(folded, n, made, streams) for n in d.neurons}

@@ -11,7 +11,7 @@ from torch import Tensor
 from ptq4snn.numerics.grid import interval_error
 from ptq4snn.observation.statistics import ChannelStatistics, bin_edges
 
-__all__ = ["OBJECTIVES", "Objective", "SquaredError", "exponent_errors"]
+__all__ = ["Objective", "SquaredError", "exponent_errors"]
 
 CHUNK = 8_000_000  # elements of a temporary
 
@@ -19,15 +19,20 @@ CHUNK = 8_000_000  # elements of a temporary
 class Objective(Protocol):
     """Judges candidate scales of a neuron's channels."""
 
-    def errors(self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int) -> Tensor:
-        """Cost [C, n] of the candidate scales [C, n] at `bits` bits; states are recorded in theta [C]."""
+    def errors(
+        self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int, zero: int = 0
+    ) -> Tensor:
+        """Cost [C, n] of the candidate scales [C, n] at `bits` bits; states are recorded in theta [C].
+        Levels are shifted by `zero`."""
         ...
 
 
 class SquaredError:
     """Mean squared error over the histogram of the post-reset state."""
 
-    def errors(self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int) -> Tensor:
+    def errors(
+        self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int, zero: int = 0
+    ) -> Tensor:
         histogram = statistics.histogram
         used = histogram.sum(0).nonzero().flatten()
         used = used[used > 0]  # bin 0 is zero itself: no error
@@ -41,13 +46,10 @@ class SquaredError:
             part = slice(i, i + rows)
             step = (scales[part] / theta[part, None])[:, :, None]  # [c, n, 1] in theta
             cost = interval_error(
-                inner.expand(*step.shape[:2], -1), outer.expand(*step.shape[:2], -1), step, bits
+                inner.expand(*step.shape[:2], -1), outer.expand(*step.shape[:2], -1), step, bits, zero
             )
             out[part] = torch.einsum("cnb,cb->cn", cost, weight[part])
         return out * theta[:, None] ** 2
-
-
-OBJECTIVES: dict[str, type[SquaredError]] = {"squared_error": SquaredError}
 
 
 def exponent_errors(
@@ -57,7 +59,8 @@ def exponent_errors(
     scale: Tensor,
     bits: int,
     ks: Sequence[int],
+    zero: int = 0,
 ) -> Tensor:
     """Cost [C, K] of the bridged scales s_c * 2^k."""
     powers = torch.exp2(torch.tensor(list(ks), dtype=torch.float64))
-    return objective.errors(statistics, theta, scale[:, None] * powers, bits)
+    return objective.errors(statistics, theta, scale[:, None] * powers, bits, zero)

@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 from ptq4snn.checkpoint import load_checkpoint
-from ptq4snn.data.source import Split, open_data
+from ptq4snn.data.source import DATA, Split, has_splits, open_data
 from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.experiments.paper import Ran
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.models import zoo
 
-__all__ = ["find_entry", "load_data", "load_device", "load_model", "on_device"]
+__all__ = ["find_entry", "load_data", "load_device", "load_model", "on_device", "ran_on"]
 
 DEFAULT = "default"
 EMBEDDED = "cifar10"  # what the embedded sample is of
@@ -82,6 +83,24 @@ def load_data(
             steps = args.T
         options |= {"name": entry.data, "preprocessing": replace(entry.preprocessing, steps=steps)}
     return open_data(args.data or DEFAULT, split, **options)
+
+
+def ran_on(args: argparse.Namespace) -> Ran:
+    """Model, data set and T that the options name, as far as they are known ones."""
+    name: str = args.model or DEFAULT
+    known, entry = (None, None) if ":" in name else zoo.find(name)
+    steps = None if entry is None else args.T or entry.steps
+    return Ran(known, data_set(args.data, None if entry is None else entry.data), steps, args.limit)
+
+
+def data_set(spec: str | None, expected: str | None) -> str | None:
+    """The name of the data set that --data opens; the embedded sample and files of arrays are none."""
+    if spec is None or spec == DEFAULT:
+        return None
+    name, colon, _ = spec.partition(":")
+    if colon:
+        return name if name in DATA else None
+    return expected if has_splits(spec) else None
 
 
 def load_device(args: argparse.Namespace) -> torch.device | None:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from ptq4snn.models.counts import Counts, known_counts
@@ -57,7 +58,9 @@ def details(name: str, entry: Entry) -> Row:
 
 
 def plain(value: Any) -> Any:
-    """A setting as JSON: neuron classes by name."""
+    """A setting as JSON: neuron classes by name, with what is set in them."""
+    if isinstance(value, partial):
+        return f"{value.func.__name__}({', '.join(f'{k}={v}' for k, v in value.keywords.items())})"
     return value.__name__ if isinstance(value, type) else value
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ptq4snn import __version__
-from ptq4snn.recipe import ALLOCATIONS, COUPLINGS
+from ptq4snn.recipe import ALLOCATIONS, COUPLINGS, OBJECTIVES, ROUNDINGS, STATE_ROUNDINGS
 
 __all__ = ["build_parser"]
 
@@ -36,6 +36,8 @@ def build_parser() -> argparse.ArgumentParser:
         ("quantize", quantize_options, "quantize a model, write the bundle and its report"),
         ("inspect", inspect_options, "show every neuron and what feeds it"),
         ("evaluate", evaluate_options, "measure the accuracy of a bundle"),
+        ("compare", compare_options, "quantize by several methods under one protocol, in one table"),
+        ("experiment", experiment_options, "run a table or figure of the paper on your model and data"),
         ("models", models_options, "list the built-in models, or tell all about one"),
         ("train", train_options, "train a built-in model, or your own, by a recipe"),
         ("demo", demo_options, "quantize the embedded model in eight ways and print one table"),
@@ -84,6 +86,10 @@ def quantize_options(p: argparse.ArgumentParser) -> None:
     group.add_argument("--membrane", type=float, metavar="BITS", help="average bits of a state, 2 to 8 (4)")
     group.add_argument("--coupling", choices=COUPLINGS, help="where a state's scale comes from (bridge)")
     group.add_argument("--allocation", choices=ALLOCATIONS, help="how bits are given to channels (mpba)")
+    group.add_argument("--rounding", choices=ROUNDINGS, help="how weights are rounded (the recipe's)")
+    group.add_argument("--iterations", type=int, metavar="N", help="steps of adaround and brecq (20,000)")
+    group.add_argument("--objective", choices=OBJECTIVES, help="what a good state scale is (squared_error)")
+    group.add_argument("--state-rounding", choices=STATE_ROUNDINGS, help="of a state each step (even)")
     group.add_argument(
         "--calibration", type=int, metavar="N", help="calibration samples that are used at most (1024)"
     )
@@ -99,6 +105,10 @@ def evaluate_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("bundle", nargs="?", metavar="MODEL.ptq", help="bundle that quantize wrote")
     p.add_argument("--float", dest="float_too", action="store_true", help="evaluate the float model too")
     model_options(p)
+    reading_options(p)
+
+
+def reading_options(p: argparse.ArgumentParser) -> None:
     group = p.add_argument_group("reading")
     group.add_argument(
         "--batch-size", type=at_least(1), default=64, metavar="N", help="samples at a time (64)"
@@ -112,6 +122,51 @@ def evaluate_options(p: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only N samples: the first, or N at random where classes are sorted (all)",
     )
+
+
+def compare_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("named", nargs="?", metavar="MODEL", help="the same as --model")
+    model_options(p)
+    group = p.add_argument_group("methods")
+    group.add_argument(
+        "--methods",
+        nargs="+",
+        required=True,
+        metavar="METHOD",
+        help="recipes such as gptq+reuse+uniform+w4m4, .toml files, or LABEL=RECIPE",
+    )
+    group.add_argument(
+        "--baseline",
+        metavar="METHOD",
+        help="what the others are compared with (each: m32 with weights rounded alike)",
+    )
+    protocol_options(p, out="runs/compare")
+    p.add_argument("--csv", metavar="FILE", help="write one line a run")
+
+
+def protocol_options(p: argparse.ArgumentParser, out: str) -> None:
+    group = p.add_argument_group("protocol")
+    group.add_argument(
+        "--seeds",
+        nargs="+",
+        type=at_least(0),
+        default=[0],
+        metavar="N",
+        help="each draws calibration samples (0)",
+    )
+    group.add_argument("--calibration", type=at_least(1), metavar="N", help="samples drawn (1024)")
+    group.add_argument("--iterations", type=at_least(1), metavar="N", help="of adaround and brecq (20,000)")
+    group.add_argument("--first-bits", type=int, metavar="BITS", help="of the first projection's weights (8)")
+    group.add_argument("--last-bits", type=int, metavar="BITS", help="of the classifier's weights (8)")
+    reading_options(p)
+    p.add_argument("--out", default=out, metavar="DIR", help=f"finished runs, which are reused ({out})")
+
+
+def experiment_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("name", nargs="?", metavar="NAME", help="which; without it all are listed")
+    p.add_argument("--list", action="store_true", help="list the experiments")
+    model_options(p)
+    protocol_options(p, out="runs/experiments")
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -42,7 +42,10 @@ def run(args: argparse.Namespace) -> None:
 
 def read_recipe(args: argparse.Namespace) -> Recipe:
     """--recipe, with what the other options change."""
-    same_name = ("weights", "membrane", "coupling", "allocation", "calibration", "seed")
+    same_name = (
+        "weights", "membrane", "coupling", "allocation", "rounding", "iterations", "objective",
+        "state_rounding", "calibration", "seed",
+    )  # fmt: skip
     options = {name: getattr(args, name) for name in same_name}
     changes = {name: value for name, value in options.items() if value is not None}
     return Recipe.parse(args.recipe).replace(**changes)

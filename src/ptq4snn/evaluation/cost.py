@@ -147,8 +147,8 @@ def resident_states(plan: Plan) -> list[StateTensor]:
 
 
 def is_mixed(plan: Plan) -> bool:
-    """Whether every channel was given a width of its own (mpba); only then is there a beta."""
-    return plan.beta is not None
+    """Whether channels have widths of their own, which must be stored."""
+    return plan.mixed
 
 
 def stream_bytes(discovery: Discovery) -> int:

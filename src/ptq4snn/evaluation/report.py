@@ -19,7 +19,8 @@ neurons      name, kind, coupling, shape, channels, elements, steps, bits ({bits
              silent_channels {before, after}, divergence (per time step, RMS in theta), leak_error,
              zero_state, carries_state, in_budget, readout, stem
 projections  name, role, reads, bits, macs, synops {before, after} (None: reads no spikes),
-             weight_bytes {float, quantized, scales, biases}, bound, shift, dead_gptq_columns
+             weight_bytes {float, quantized, scales, biases}, bound, shift,
+             dead_gptq_columns (inputs without a spike; None: not rounded by GPTQ)
 trials       beta, percentile, kl, agreement, average_bits
 silent       before, after (first layer without a spike), lost (layers that fell silent)
 """
@@ -49,6 +50,7 @@ from ptq4snn.evaluation.cost import (
 from ptq4snn.evaluation.fidelity import Fidelity, NeuronFidelity, compare
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.plan import NeuronPlan, Plan, ProjectionPlan
+from ptq4snn.rounding.stage import dead_columns
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
@@ -64,11 +66,13 @@ def make_report(
     plan, d = model.plan, prepared.folded.discovery
     sizes = {n: p.weight.integers.numel() for n, p in assembly.lattice.projections.items()}
     weights = {n: weight_cost(p, sizes[n]) for n, p in plan.projections.items()}
+    dead = dead_columns(prepared, assembly.lattice, assembly.recipe)
     report = {
         "summary": _summary(prepared, plan, found, weights),
         "neurons": [_neuron(plan.neurons[n], found.neurons[n]) for n in d.neurons],
         "projections": [
-            _projection(plan.projections[n], p, weights[n], found) for n, p in d.projections.items()
+            {**_projection(plan.projections[n], p, weights[n], found), "dead_gptq_columns": dead.get(n)}
+            for n, p in d.projections.items()
         ],
         "trials": [asdict(t) for t in trials],
         "silent": _silent(plan, found),
@@ -205,7 +209,6 @@ def _projection(p: ProjectionPlan, info: ProjectionInfo, w: WeightCost, found: F
         "weight_bytes": _weight_bytes(w),
         "bound": p.bound,
         "shift": p.shift,
-        "dead_gptq_columns": None,  # nearest rounding has none
     }
 
 

@@ -31,7 +31,7 @@ class IntegerCore(NeuronCore):
         super().__init__()
         self.plan, self.spec, self.clock, self.steps = plan, spec, clock, steps
         factors = [[math.ldexp(m, -n) for m, n in pairs] for pairs in (plan.charge, plan.settle)]
-        widest = max(plan.bits)
+        widest = max(plan.bits) + any(plan.zero)  # levels shifted to one side reach twice as far
         self.wide = plan.bound >= EXACT_FLOAT32
         self.wide_charge = self.wide or 2 ** (widest - 1) * max(m for m, _ in plan.charge) >= EXACT_FLOAT32
         self.wide_settle = self.wide or any(m != 1 for m, _ in plan.settle)
@@ -44,8 +44,8 @@ class IntegerCore(NeuronCore):
         self._keep("unit", plan.unit)
         self._keep("scale", plan.scales)
         ranges = [signed_range(b) for b in plan.bits]
-        self._keep("lo", [r[0] for r in ranges])
-        self._keep("hi", [r[1] for r in ranges])
+        self._keep("lo", [r[0] + z for r, z in zip(ranges, plan.zero, strict=True)])
+        self._keep("hi", [r[1] + z for r, z in zip(ranges, plan.zero, strict=True)])
         self.phases: dict[tuple[int, ...], Tensor] = {}
         self._seen = (-1, 0)  # forward pass, steps in it
 

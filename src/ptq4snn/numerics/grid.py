@@ -19,13 +19,15 @@ def quantize(x: Tensor, scale: Tensor | float, bits: int) -> Tensor:
     return (x / scale).round().clamp(lo, hi)
 
 
-def interval_error(a: Tensor, b: Tensor, step: Tensor, bits: int) -> Tensor:
+def interval_error(a: Tensor, b: Tensor, step: Tensor, bits: int, zero: int = 0) -> Tensor:
     """Mean squared error of the grid for values spread evenly over [a, b], 0 on one side of both; exact.
+
+    The levels run from lo + zero to hi + zero, which must hold 0.
 
     With y = |x| / step and n the nearest level, the integral of the squared error from 0 to y is
     n/12 + (y - n)^3 / 3, also beyond the last level.
     """
-    lo, hi = signed_range(bits)
+    lo, hi = (level + zero for level in signed_range(bits))
     negative = (a + b) < 0
     top = torch.where(negative, -float(lo), float(hi)).to(a)
     near, far = torch.minimum(a.abs(), b.abs()) / step, torch.maximum(a.abs(), b.abs()) / step

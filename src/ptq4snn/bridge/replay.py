@@ -1,0 +1,108 @@
+"""What a state scale does to the spikes: the neuron is run again on its recorded currents.
+
+    d[t] = S[t] - S_float[t]        cost = mean( sum_t |d[t]| + 1/2 |sum_t d[t]| ) + 2 |mean( sum_t d[t] )|
+
+with means over trajectories: a flip is forgiven more easily than a spike too many or too few, and that more
+easily than a channel whose firing rate drifts, because such errors add up in the next layer. Far tails of the
+state, which dominate a squared error, cannot change a spike and cost nothing here; a step so coarse that small
+currents never add up costs every spike that is lost. Of scales that cost as much, the one whose potential stays
+nearer to the float one's is better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ptq4snn.numerics.fixed_point import bit_reverse4
+from ptq4snn.numerics.grid import signed_range
+from ptq4snn.observation.statistics import ChannelStatistics
+from ptq4snn.observation.traces import Trace
+
+__all__ = ["Dynamics", "Replay", "replay_cost"]
+
+COUNT_WEIGHT, RATE_WEIGHT = 0.5, 2.0
+COARSEST = 1  # a step is at most 2 theta
+NARROWEST = -2  # all levels together span at least theta / 4
+TIE = 0.01  # of a whole threshold of difference, so that it only decides between equals
+Levels = tuple[Tensor, ...]  # least and largest level, for all channels or [C, 1]
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """A canonical neuron; vectors [C, 1] in float32."""
+
+    leak: Tensor
+    theta: Tensor
+    rho: Tensor
+    reset: str
+    strict: bool  # fires above the threshold only
+    rounding: str
+
+    def fires(self, h: Tensor) -> Tensor:
+        return h > self.theta if self.strict else h >= self.theta
+
+    def after(self, h: Tensor, s: Tensor) -> Tensor:
+        if self.reset == "hard":
+            return h.masked_fill(s, 0.0)
+        return h - self.rho * s if self.reset == "soft" else h
+
+
+def settle(v: Tensor, step: Tensor, levels: Levels, offset: Tensor | None) -> Tensor:
+    """The stored state [C, n] as a real number; `offset` in [0, 1) dithers, without it halves go to even."""
+    q = v / step
+    q = q.round_() if offset is None else q.add_(offset).floor_()
+    return torch.clamp(q, *levels).mul_(step)
+
+
+def offsets(places: Tensor, t: int) -> Tensor:
+    """The dither of BEYOND's shift as a part of one step, [C, n] in [0, 1)."""
+    return ((40503 * places + (bit_reverse4(t) << 12) + 2048) % 65536).float() / 65536
+
+
+def replay_cost(neuron: Dynamics, trace: Trace, step: Tensor, levels: Levels) -> Tensor:
+    """Cost [C] of storing the state in steps of `step` [C], from the least to the largest of `levels`."""
+    step = step.float()[:, None]
+    v = exact = torch.zeros_like(trace.currents[0])
+    flips, drift, apart = torch.zeros_like(v), torch.zeros_like(v), torch.zeros_like(v)
+    for t, (current, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
+        h = torch.addcmul(current, v, neuron.leak)
+        s = neuron.fires(h)
+        difference = s.float() - fired.float()
+        flips += difference.abs()
+        drift += difference
+        reference = torch.addcmul(current, exact, neuron.leak)
+        exact = neuron.after(reference, fired)
+        apart += ((h - reference) / neuron.theta).abs_().clamp_max_(1)
+        offset = offsets(trace.places, t) if neuron.rounding == "dither" else None
+        v = settle(neuron.after(h, s), step, levels, offset)
+    each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
+    return each + RATE_WEIGHT * drift.mean(1, dtype=torch.float64).abs()
+
+
+class Replay:
+    """Objective: cost of a neuron's candidate scales by replay."""
+
+    def __init__(self, neuron: Dynamics, trace: Trace) -> None:
+        self.neuron, self.trace = neuron, trace
+
+    def errors(
+        self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int, zero: int = 0
+    ) -> Tensor:
+        """[C, n] of the candidate scales [C, n]."""
+        away = outside(scales / theta[:, None], bits)
+        hopeless = (1 + COUNT_WEIGHT + RATE_WEIGHT) * len(self.trace.currents)
+        out = hopeless + away
+        levels = tuple(torch.tensor(float(level + zero)) for level in signed_range(bits))
+        for i in (away == 0).any(0).nonzero().flatten().tolist():
+            cost = replay_cost(self.neuron, self.trace, scales[:, i], levels)
+            out[:, i] = torch.where(away[:, i] == 0, cost, out[:, i])
+        return out
+
+
+def outside(steps: Tensor, bits: int) -> Tensor:
+    """By how many octaves steps (in theta) are too coarse to tell a state from 0 or too fine to hold one."""
+    octave = torch.log2(steps)
+    return (octave - COARSEST).clamp_min(0) + (NARROWEST - bits - octave).clamp_min(0)

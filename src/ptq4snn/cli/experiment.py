@@ -1,0 +1,59 @@
+"""`ptq4snn experiment`: a table or figure of the paper, on the model and data that are given."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+from ptq4snn.cli.compare import changed_fields, print_run
+from ptq4snn.experiments.catalog import EXPERIMENTS, find
+from ptq4snn.experiments.methods import parse_methods
+
+__all__ = ["run"]
+
+
+def run(args: argparse.Namespace) -> None:
+    if args.name is None or args.list:
+        list_experiments(args.json)
+        return
+    experiment = find(args.name)
+    changes = changed_fields(args)
+    if experiment.methods:  # a bad option must not cost a calibration
+        parse_methods(experiment.methods, {**experiment.changes, **changes})
+
+    from ptq4snn.cli.inputs import load_data, load_device, load_model, ran_on
+    from ptq4snn.experiments.compare import Bench
+    from ptq4snn.experiments.experiment import run_experiment
+    from ptq4snn.experiments.store import write_whole
+    from ptq4snn.progress import for_terminal
+
+    bench = Bench.of(
+        load_model(args),
+        load_data(args, "calibration"),
+        load_data(args, "test", args.batch_size, args.workers, args.limit),
+        args.out,
+        args.limit,
+        args.batch_axis,
+        load_device(args),
+        for_terminal(),
+    )
+    outcome = run_experiment(experiment, bench, ran_on(args), args.seeds, changes, print_run)
+    text = json.dumps(outcome.data, indent=2)
+    base = Path(args.out) / f"{experiment.name}.{re.sub(r'[^A-Za-z0-9._-]', '_', args.model or 'default')}"
+    write_whole(base.with_name(f"{base.name}.json"), text + "\n")
+    write_whole(base.with_name(f"{base.name}.csv"), outcome.csv)
+    if args.json:
+        print(text)
+    else:
+        print("\n".join([*outcome.lines, f"data: {base}.json and .csv"]))
+
+
+def list_experiments(as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([{"name": e.name, "title": e.title, "part": e.part} for e in EXPERIMENTS.values()]))
+        return
+    width = max(map(len, EXPERIMENTS))
+    for e in EXPERIMENTS.values():
+        print(f"{e.name:<{width}}  {e.title} ({e.part})")

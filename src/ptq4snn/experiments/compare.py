@@ -1,0 +1,220 @@
+"""Methods of quantization on one model under one protocol.
+
+For each seed ONE calibration set is drawn from the calibration split, without labels, and ONE float pass
+observes the model on it; every method then quantizes from that observation. All methods share the checkpoint,
+the samples and their order, the precision of the first and last layers, and the test samples. Every finished
+run is stored, so that a second comparison reuses it and a killed one goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import nn
+
+from ptq4snn import __version__
+from ptq4snn.data.samples import SampleBatches
+from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.experiments.comparison import Comparison
+from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
+from ptq4snn.experiments.samples import data_mark, draw, model_mark, pool, reiterable
+from ptq4snn.experiments.scoring import score
+from ptq4snn.experiments.store import Store, fingerprint
+from ptq4snn.modules.surgery import copy_model
+from ptq4snn.pipeline import Prepared, prepare, run
+from ptq4snn.progress import Progress, Silent
+from ptq4snn.recipe import Recipe
+
+__all__ = ["Bench", "Report", "compare", "compare_on", "silent", "today"]
+
+Report = Callable[[Method, int | None, dict[str, Any], bool], None]  # method, seed, result, was it stored
+SCORES = {"classification": ("accuracy", "accuracy_top5"), "segmentation": ("mIoU", "aAcc", "mAcc")}
+KEEPS_SAMPLES = "gptq"  # a rounding that needs all calibration samples again
+ROUNDING = "rounding"  # folder in which the rounding of weights keeps what a killed run goes on from
+
+
+def silent(method: Method, seed: int | None, result: dict[str, Any], stored: bool) -> None:
+    """A report that says nothing."""
+
+
+def compare(
+    model: nn.Module,
+    calibration: Any,
+    test: Iterable[Any],
+    methods: Iterable[str | Method],
+    seeds: Sequence[int] = (0,),
+    *,
+    folder: str | Path = "runs/compare",
+    baseline: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    batch_axis: int = 0,
+    device: str | torch.device | None = None,
+    progress: Progress | None = None,
+    report: Report = silent,
+) -> Comparison:
+    """Quantize the model by every method and seed, and evaluate each on the same test samples.
+
+    calibration: samples to draw from: SampleBatches, a tensor, or an iterable of batches (read whole).
+    test: labelled batches (x, y).
+    methods: recipes ("gptq+reuse+uniform+w4m4"), "LABEL=RECIPE", or Method values; the float model is added.
+    folder: where finished runs are kept. changes: fields replaced in every recipe, such as `iterations`.
+    baseline: the method that the others are compared with; without it each with its rounding at M32.
+    limit: only the first test samples, at most so many.
+    """
+    bench = Bench.of(model, calibration, test, folder, limit, batch_axis, device, progress)
+    return compare_on(bench, methods, seeds, baseline, changes, report)
+
+
+def compare_on(
+    bench: Bench,
+    methods: Iterable[str | Method],
+    seeds: Sequence[int] = (0,),
+    baseline: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    report: Report = silent,
+) -> Comparison:
+    """`compare` on a model whose data is open already."""
+    chosen = parse_methods(methods, changes)
+    against = None if baseline is None else find_baseline(chosen, baseline)
+    unique = check_seeds(seeds)
+    runs = []
+    for seed in unique:
+        for method in chosen:
+            if method.recipe is None and seed != unique[0]:
+                continue  # draws nothing
+            result, stored = bench.result(method, None if method.recipe is None else seed)
+            runs.append({"label": method.label, "spec": method.spec, **result})
+            report(method, result["seed"], result, stored)
+    return Comparison(chosen, unique, runs, against)
+
+
+def check_seeds(seeds: Sequence[int]) -> list[int]:
+    unique = list(dict.fromkeys(seeds))
+    if not unique:
+        raise PTQ4SNNError("there is no seed: give at least one")
+    return unique
+
+
+@dataclass
+class Bench:
+    """A model with its data: runs methods, and looks up what was run before."""
+
+    model: nn.Module
+    calibration: SampleBatches[Any]
+    test: Any
+    store: Store
+    limit: int | None = None
+    batch_axis: int = 0
+    device: Any = None
+    progress: Progress = field(default_factory=Silent)
+    _prepared: tuple[str, Prepared] | None = None
+
+    @classmethod
+    def of(
+        cls, model: nn.Module, calibration: Any, test: Iterable[Any], folder: str | Path,
+        limit: int | None = None, batch_axis: int = 0, device: Any = None, progress: Progress | None = None,
+    ) -> Bench:  # fmt: skip
+        """From whatever `compare` takes."""
+        drawn_from, read = pool(calibration, batch_axis), reiterable(test)
+        return cls(model, drawn_from, read, Store(folder), limit, batch_axis, device, progress or Silent())
+
+    @cached_property
+    def marks(self) -> dict[str, str]:
+        return {
+            "model": model_mark(self.model),
+            "calibration": data_mark(self.calibration),
+            "test": data_mark(self.test, self.limit),
+        }
+
+    def setting(self, method: Method, seed: int | None) -> dict[str, Any]:
+        """What decides a result."""
+        recipe = method.key()
+        common = {
+            "version": __version__, "model": self.marks["model"], "test": self.marks["test"],
+            "limit": self.limit,
+        }  # fmt: skip
+        if recipe is None:
+            return {**common, "recipe": None}
+        return {**common, "calibration": self.marks["calibration"], "recipe": {**recipe, "seed": seed}}
+
+    def result(self, method: Method, seed: int | None) -> tuple[dict[str, Any], bool]:
+        """The figures of a run, and whether they were there already."""
+        setting = self.setting(method, seed)
+        found = self.store.get(setting)
+        if found is not None:
+            return found, True
+        with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+            made = self.run_float() if method.recipe is None else self.run(method.recipe.replace(seed=seed))
+        result = {"seed": seed, **made, "date": today(), "version": __version__}
+        result = json.loads(json.dumps(result))  # the same whether it is read again or not
+        self.store.put(setting, result)
+        return result, False
+
+    def run_float(self) -> dict[str, Any]:
+        model = copy_model(self.model).eval()
+        model = model if self.device is None else model.to(self.device)
+        return {"recipe": None, "report": None, **self.measure(model, 0.0)}
+
+    def run(self, recipe: Recipe) -> dict[str, Any]:
+        prepared = self.prepared(recipe)
+        began = perf_counter()
+        q = run(prepared, recipe)
+        seconds = perf_counter() - began
+        return {"recipe": recipe.to_dict(), "report": q.report, **self.measure(q, seconds)}
+
+    def measure(self, model: nn.Module, quantizing: float) -> dict[str, Any]:
+        """Scores on the test samples."""
+        began = perf_counter()
+        found = score(model, self.test, self.batch_axis, self.limit, self.progress)
+        names = SCORES[found["task"]]
+        if found[names[0]] is None:
+            raise DataError("the test samples have no labels: a comparison needs them")
+        return {
+            "task": found["task"],
+            "metric": names[0],
+            "score": found[names[0]],
+            "scores": {n: found[n] for n in names},
+            "samples": found["samples"],
+            "right": found["right"],
+            "seconds": {"quantize": quantizing, "evaluate": perf_counter() - began},
+        }
+
+    def drawn(self, recipe: Recipe) -> SampleBatches[Any]:
+        """The calibration samples of the recipe's seed."""
+        return draw(self.calibration, recipe.calibration, recipe.seed)
+
+    def prepared(self, recipe: Recipe) -> Prepared:
+        """The model observed on the seed's samples: once for all methods of a seed."""
+        protocol = {
+            "seed": recipe.seed,
+            "count": recipe.calibration,
+            "parts": [recipe.holdout, recipe.micro_batch, recipe.sensitivity_batches],
+        }
+        key = fingerprint({**self.marks, **protocol})
+        if self._prepared is None or self._prepared[0] != key:
+            self._prepared = None  # frees the last seed's
+            any_method = recipe.replace(rounding=KEEPS_SAMPLES)  # results must not hang on who comes first
+            made = prepare(
+                copy_model(self.model),
+                self.drawn(recipe),
+                any_method,
+                self.batch_axis,
+                self.device,
+                self.progress,
+            )
+            made.work = self.store.folder / ROUNDING
+            self._prepared = (key, made)
+        return self._prepared[1]
+
+
+def today() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%d")

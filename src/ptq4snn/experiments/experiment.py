@@ -1,0 +1,153 @@
+"""Runs an experiment and shows it: our figures, and beside them the paper's where the setting is the same."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from ptq4snn import __version__
+from ptq4snn.evaluation.summary import table
+from ptq4snn.experiments.catalog import BETAS, PERCENTILES, Experiment
+from ptq4snn.experiments.compare import Bench, Report, compare_on, silent, today
+from ptq4snn.experiments.comparison import Comparison, summary
+from ptq4snn.experiments.drawings import DRAWINGS
+from ptq4snn.experiments.figures import FIGURES, MAKERS
+from ptq4snn.experiments.intervals import mean
+from ptq4snn.experiments.methods import Method
+from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_setting
+from ptq4snn.experiments.tables import number, raw_csv, text_table
+
+__all__ = ["Outcome", "run_experiment"]
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment found: for a person, as data, and as flat rows."""
+
+    lines: list[str]
+    data: dict[str, Any]
+    csv: str
+
+
+def run_experiment(
+    experiment: Experiment,
+    bench: Bench,
+    ran: Ran,
+    seeds: Sequence[int] = (0,),
+    changes: Mapping[str, Any] | None = None,
+    report: Report = silent,
+) -> Outcome:
+    """Run what is not stored yet. changes: fields replaced in every recipe, such as `iterations`."""
+    fields = {**experiment.changes, **(changes or {})}
+    about = {
+        "experiment": experiment.name, "title": experiment.title, "part": experiment.part,
+        "paper_steps": experiment.steps, "ran": asdict(ran), "changes": fields, "date": today(),
+        "version": __version__,
+    }  # fmt: skip
+    head = [f"{experiment.title} ({experiment.part} of the paper)", ""]
+    if experiment.kind == "figure":
+        data = figure(experiment, bench, seeds[0], fields)
+        return Outcome([*head, *DRAWINGS[experiment.name](data)], {**about, **data}, flat_csv(data["rows"]))
+    found = compare_on(bench, experiment.methods, seeds, experiment.baseline, fields, report)
+    paper = same_setting(experiment.name, ran)
+    foot = [difference(experiment.name, ran) if paper is None else source(paper)]
+    data = {**about, **found.to_dict(), "paper": None if paper is None else asdict(paper)}
+    return Outcome([*head, *show(experiment, found, paper), "", *foot], data, raw_csv(found))
+
+
+def figure(experiment: Experiment, bench: Bench, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The figure's data, from the store if it is there."""
+    recipe = FIGURES.replace(seed=seed, **changes)
+    key = Method(experiment.name, recipe, experiment.name).key()
+    marks = {name: bench.marks[name] for name in ("model", "calibration")}
+    setting = {"version": __version__, "figure": experiment.name, **marks, "recipe": key}
+    found = bench.store.get(setting)
+    if found is None:
+        with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+            found = MAKERS[experiment.name](bench, recipe)
+        found = json.loads(json.dumps(found))
+        bench.store.put(setting, found)
+    return found
+
+
+def show(experiment: Experiment, found: Comparison, paper: PaperSetting | None) -> list[str]:
+    cells = None if paper is None else [cell(paper.rows.get(m.label)) for m in found.methods]
+    if experiment.kind == "states":
+        return states_table(found, cells)
+    if experiment.kind == "sweep":
+        return sweep_table(found, paper)
+    return text_table(found, cells)
+
+
+def source(paper: PaperSetting) -> str:
+    kind = (
+        "aAcc / mIoU / mAcc" if "mIoU" in next(iter(paper.rows.values())) else "its own figures, as printed"
+    )
+    return f"paper: {kind}; {paper.backbone} on {paper.data}, T = {paper.steps}, its own checkpoint"
+
+
+def states_table(found: Comparison, paper: Sequence[str] | None) -> list[str]:
+    """Split of widths, bits, bytes and energy of the resident state; means over the seeds."""
+    titles = ["mode", "2/4/8+ %", "b nonstem", "b all", "logical MiB", "packed MiB", "E R/W", "with shifts"]
+    rows = []
+    for m in found.methods[1:]:
+        s = [summary(r) for r in found.of(m)]
+        size = [mean([x["state_bytes"][n] for x in s]) for n in ("logical", "packed")]
+        bits = [mean([outside_stem(x) for x in s]), mean([x["average_bits_all"] for x in s])]
+        energy = [mean([x[n] for x in s]) for n in ("state_energy", "state_energy_with_shifts")]
+        figures = [*bits, *(None if n is None else n / MIB for n in size), *energy]
+        rows.append([m.label, split(s), *(number(v, "{:.3f}") for v in figures)])
+    lines = table(titles, rows, left=1)
+    if paper is None:
+        return lines
+    theirs = [[m.label, c] for m, c in zip(found.methods, paper, strict=True) if c]
+    titles = ["mode", "paper: 2/4/8, b nonstem, b all, logical/packed MiB, E R/W"]
+    return [*lines, "", *table(titles, theirs, left=2)]
+
+
+def split(summaries: Sequence[dict[str, Any]]) -> str:
+    """Shares of 2, 4 and more bits, in %."""
+    shares = [s["bits_split"] for s in summaries]
+    two, four = (mean([s.get(b, 0.0) for s in shares]) or 0.0 for b in ("2", "4"))
+    wide = mean([sum(v for b, v in s.items() if b not in ("2", "4")) for s in shares]) or 0.0
+    return "/".join(f"{100 * v:.4g}" for v in (two, four, wide))
+
+
+def outside_stem(s: dict[str, Any]) -> float:
+    """Average bits of the states outside the stem."""
+    return sum(int(b) * float(share) for b, share in s["bits_split"].items())
+
+
+def sweep_table(found: Comparison, paper: PaperSetting | None) -> list[str]:
+    """Score, and KL to the float model on held-out samples, of every (beta, P)."""
+    rows = {r.label: r for r in found.rows()}
+    titles = ["beta", *(f"P{p:g} %" for p in PERCENTILES), *(f"P{p:g} KL" for p in PERCENTILES)]
+    cells = []
+    for b in BETAS:
+        line = [rows[f"beta {b:g}, P{p:g}"] for p in PERCENTILES]
+        cells.append(
+            [f"{b:g}", *(number(r.score) for r in line), *(number(r.figures["kl"], "{:.5f}") for r in line)]
+        )
+    lines = table(titles, cells, left=1)
+    if paper is not None:
+        lines += [f"paper: {label}: {cell(figures)} %" for label, figures in paper.rows.items()]
+    return [*lines, "", f"float model: {found.rows()[0].score:.2f} %"]
+
+
+def flat_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line a row; what is no plain value is written as JSON."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if rows:
+        writer.writerow(rows[0])
+    for r in rows:
+        writer.writerow([json.dumps(v) if isinstance(v, dict | list) else v for v in r.values()])
+    return out.getvalue()

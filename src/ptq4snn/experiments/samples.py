@@ -1,0 +1,94 @@
+"""What a comparison runs on: which calibration samples a seed draws, and marks of model and data.
+
+Marks follow content, not names or places: a moved data set is the same, a changed one is another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.calibration import batches_of
+from ptq4snn.checkpoint.naming import COUNTER
+from ptq4snn.data.batches import ArraySamples
+from ptq4snn.data.samples import SampleBatches
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.errors import DataError
+
+__all__ = ["data_mark", "draw", "model_mark", "pool", "reiterable"]
+
+MARKED = 16  # samples of a data set that its mark looks at
+MICRO_BATCH = 16
+Plain = bool | int | float | str | None
+
+
+def pool(samples: Any, batch_axis: int) -> SampleBatches[Any]:
+    """Calibration samples that can be drawn by number; an iterable of batches is read whole."""
+    if isinstance(samples, SampleBatches):
+        return samples
+    if not isinstance(samples, Tensor):
+        parts = list(batches_of(samples, batch_axis))
+        if not parts:
+            raise DataError("no samples to calibrate with; give at least one batch")
+        samples = torch.cat(parts, batch_axis)
+    return SampleBatches(ArraySamples(samples, axis=batch_axis), MICRO_BATCH)
+
+
+def draw(batches: SampleBatches[Any], count: int, seed: int) -> SampleBatches[Any]:
+    """`count` of the samples in a random order, the same ones for the same seed."""
+    g = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(batches.indices), generator=g)[:count].tolist()
+    return SampleBatches(batches.samples, MICRO_BATCH, batches.workers, [batches.indices[i] for i in order])
+
+
+def reiterable(batches: Iterable[Any]) -> Any:
+    """Batches that every method can read; what can be read once is kept."""
+    return list(batches) if iter(batches) is batches else batches
+
+
+def model_mark(model: nn.Module) -> str:
+    """Of its tensors, and of the plain settings of its modules (thresholds, leaks, time steps)."""
+    reset_neurons(model)
+    mark = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        if isinstance(tensor, Tensor) and not name.endswith(COUNTER):
+            mark.update(name.encode())
+            _add(mark, tensor)
+    for name, module in model.named_modules():
+        mark.update(json.dumps([name, type(module).__name__, settings(module)]).encode())
+    return mark.hexdigest()[:16]
+
+
+def settings(module: nn.Module) -> dict[str, Plain]:
+    """Public attributes that are plain values, but for the mode it happens to be in."""
+    found = {k: v for k, v in sorted(vars(module).items()) if not k.startswith("_") and k != "training"}
+    return {k: v for k, v in found.items() if v is None or isinstance(v, bool | int | float | str)}
+
+
+def data_mark(data: Any, limit: int | None = None) -> str:
+    """Of the number of samples and of a few of them, evenly spaced; of a list of batches all."""
+    mark = hashlib.sha256()
+    if isinstance(data, SampleBatches):
+        indices: Sequence[int] = data.indices[:limit]
+        mark.update(str(len(indices)).encode())
+        for i in range(min(MARKED, len(indices))):
+            _add(mark, data.samples[[indices[i * len(indices) // MARKED if len(indices) > MARKED else i]]])
+    else:
+        for batch in data:
+            _add(mark, batch)
+    return mark.hexdigest()[:16]
+
+
+def _add(mark: Any, value: Any) -> None:
+    if isinstance(value, tuple | list):
+        for item in value:
+            _add(mark, item)
+        return
+    tensor = torch.as_tensor(value).detach().cpu().contiguous()
+    mark.update(f"{tensor.dtype}{list(tensor.shape)}".encode())
+    mark.update(tensor.flatten().view(torch.uint8).numpy().tobytes())

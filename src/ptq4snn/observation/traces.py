@@ -1,0 +1,100 @@
+"""Recorded currents of some trajectories of a neuron, with the spikes that the float network fired there.
+
+A trajectory is one position of one sample over all time steps. Enough of them tell what a width, a scale or a
+threshold does to the spikes, without running the network again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.layout import Layout
+from ptq4snn.evaluation.readout import same_draws
+from ptq4snn.modules.core import NeuronCore
+
+__all__ = ["SAMPLES", "Trace", "Tracer", "record_traces"]
+
+SAMPLES = 64
+TRAJECTORIES = 1024  # of every channel, where memory allows
+VALUES = 2**22  # currents that one neuron may hold
+
+Current = Callable[[Tensor], Tensor]  # the input of a core as a real current, gain included
+
+
+@dataclass(frozen=True)
+class Trace:
+    """n trajectories of each of C channels over T steps."""
+
+    currents: Tensor  # [T, C, n] float32
+    spikes: Tensor  # [T, C, n] bool, of the float network
+    places: Tensor  # [C, n] int64: index of the element in its sample's state
+
+
+@dataclass
+class Tracer:
+    """A probe that keeps the currents and spikes of some positions."""
+
+    layout: Layout
+    current: Current
+    steps: int
+    samples: int
+    rows: list[list[tuple[Tensor, Tensor]]] = field(default_factory=list)  # [batch][t]
+    places: list[Tensor] = field(default_factory=list)
+    seen: int = 0
+
+    def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
+        if t == 0 or not self.rows:
+            self.rows.append([])
+            self.places.append(self._choose(s))
+        index = self.places[-1]  # [B, n]
+        self.rows[-1].append((self._take(self.current(x).float(), index), self._take(s.bool(), index)))
+
+    def _choose(self, s: Tensor) -> Tensor:
+        """Positions [B, n] of a batch: spread over the map, others in every sample, the same always."""
+        positions = s[0].numel() // self.layout.channels
+        most = min(TRAJECTORIES, VALUES // max(1, self.steps * self.layout.channels))
+        n = max(1, min(positions, -(-most // self.samples)))
+        first = torch.arange(self.seen, self.seen + len(s), device=s.device)[:, None] * 7
+        self.seen += len(s)
+        spread = torch.arange(n, device=s.device) * positions // n
+        return (first + spread) % positions
+
+    def _take(self, x: Tensor, index: Tensor) -> Tensor:
+        """[C, B * n] of a state-like x [B, ...]."""
+        rows = self.layout.by_channel(x)  # [B, C, P]
+        picked = rows.gather(2, index[:, None].expand(-1, rows.shape[1], -1))
+        return picked.transpose(0, 1).flatten(1).cpu()
+
+    def trace(self) -> Trace:
+        steps = min(len(r) for r in self.rows)
+        currents, spikes = (
+            torch.cat([torch.stack([step[i] for step in r[:steps]]) for r in self.rows], 2) for i in (0, 1)
+        )
+        flat = torch.arange(prod(self.layout.shape)).reshape(self.layout.shape)
+        by_channel = self.layout.by_channel(flat.unsqueeze(0))[0]  # [C, P]: index of each element
+        index = torch.cat([p.cpu().flatten() for p in self.places])
+        return Trace(currents, spikes, by_channel[:, index])
+
+
+def record_traces(
+    model: nn.Module, cores: Mapping[str, NeuronCore], tracers: Mapping[str, Tracer], batches: list[Tensor]
+) -> dict[str, Trace]:
+    """Run `model` over the batches with a tracer on each of the cores."""
+    try:
+        for name, tracer in tracers.items():
+            cores[name].probe = tracer
+        for x in batches:
+            reset_neurons(model)
+            with torch.no_grad(), same_draws():
+                model(x)
+    finally:
+        for name in tracers:
+            cores[name].probe = None
+        reset_neurons(model)
+    return {name: tracer.trace() for name, tracer in tracers.items()}

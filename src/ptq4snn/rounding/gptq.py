@@ -1,0 +1,192 @@
+"""GPTQ (Frantar et al., 2023): weights are rounded column by column, the rest makes up for the error.
+
+    H = 2/n sum x x^T          one for every group of a convolution; x are the columns a weight row meets
+    U = upper Cholesky factor of (H + damp I)^-1
+    e_j = (w_j - q_j) / U_jj,   w_k <- w_k - e_j U_jk for k > j,   loss = 1/2 sum e_j^2 = |dW x|^2 / n
+
+Sparse spikes leave columns that are always 0: they keep the nearest integer and are counted.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ptq4snn.discovery.blocks import calls
+from ptq4snn.numerics.grid import quantize
+from ptq4snn.rounding.nearest import QuantWeight
+from ptq4snn.rounding.network import Enough, Network, collected, forward
+from ptq4snn.rounding.store import Rounded
+
+__all__ = ["Hessian", "Solution", "columns", "round_unit", "solve"]
+
+PERCDAMP = 0.01  # of the mean diagonal
+BLOCKSIZE = 128
+RAISES = 3  # times that the damping is raised tenfold before a layer is given up
+CHUNK = 2**24  # values of x that are laid out at once
+
+
+def columns(module: nn.Module, x: Tensor) -> Tensor:
+    """x [..., C, positions] as [groups, K, n]: what each row of the weight [rows, K] is multiplied with."""
+    if isinstance(module, nn.Linear):
+        return x.reshape(1, -1, module.in_features).transpose(1, 2)
+    conv: Any = module
+    rank = conv.weight.dim() - 2
+    x = x.reshape(-1, *x.shape[-1 - rank :])
+    mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
+    if any(conv._reversed_padding_repeated_twice):
+        x = F.pad(x, conv._reversed_padding_repeated_twice, mode)
+    for d in range(rank):
+        size, gap = conv.kernel_size[d], conv.dilation[d]
+        x = x.unfold(2 + d, (size - 1) * gap + 1, conv.stride[d])[..., ::gap]
+    n, channels = x.shape[:2]
+    x = x.reshape(n, conv.groups, channels // conv.groups, *x.shape[2:])
+    taps = range(3 + rank, 3 + 2 * rank)
+    x = x.permute(1, 2, *taps, 0, *range(3, 3 + rank))  # [G, C/G, *taps, n, *positions]
+    return x.reshape(conv.groups, channels // conv.groups * prod(conv.kernel_size), -1)
+
+
+class Hessian:
+    """Sum of x x^T and how many x; sums of parts add up to the whole."""
+
+    def __init__(self, module: nn.Module) -> None:
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        self.module = module
+        self.groups = int(getattr(module, "groups", 1))
+        self.size = weight[0].numel()
+        self.total = torch.zeros(self.groups, self.size, self.size, dtype=torch.float64, device=weight.device)
+        self.count = 0
+
+    def update(self, x: Tensor) -> None:
+        """Take in one call's input, of any leading dimensions."""
+        rank = 0 if isinstance(self.module, nn.Linear) else self.module.weight.dim() - 2  # type: ignore[operator]
+        x = x.detach().reshape(-1, *x.shape[-1 - rank :]).float()
+        taps = self.size * self.groups * prod(x.shape[2:])
+        for part in x.split(max(1, CHUNK // max(1, taps))):
+            laid = columns(self.module, part)
+            self.total += (laid @ laid.transpose(1, 2)).double()
+            self.count += laid.shape[2]
+
+    def merge(self, other: Hessian) -> None:
+        self.total += other.total
+        self.count += other.count
+
+    def value(self) -> Tensor:
+        """H [groups, K, K]."""
+        return self.total * (2 / max(1, self.count))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Integers like the weight, the loss of each output channel, columns that no input reached. `solved` is
+    False where the Hessian could not be inverted and the integers are the nearest."""
+
+    integers: Tensor
+    loss: Tensor  # [C]
+    dead: int
+    solved: bool = True
+
+
+def solve(
+    weight: Tensor, q: QuantWeight, hessian: Tensor, percdamp: float = PERCDAMP, blocksize: int = BLOCKSIZE
+) -> Solution:
+    """Integers of `weight` [C, ...] for the scales of q and H [groups, K, K]."""
+    assert q.bits is not None
+    groups, size = hessian.shape[:2]
+    h = hessian.double()
+    diagonal = h.diagonal(dim1=1, dim2=2)
+    dead = diagonal == 0  # [groups, K]
+    live = (~dead).sum(1).clamp_min(1)
+    level = (diagonal.sum(1) / live).clamp_min(torch.finfo(torch.float64).tiny)
+    h = h + torch.diag_embed(dead * level[:, None])
+    factor = _inverse_factor(h, level, percdamp)
+    if factor is None:
+        return Solution(q.integers, torch.full_like(q.scales, torch.nan), int(dead.sum()), False)
+    w = weight.double().reshape(groups, -1, size)
+    scales = q.scales.to(w).reshape(groups, -1)
+    integers, errors = _descend(w, scales, q.bits, factor, blocksize)
+    keep = dead[:, None].expand_as(integers)
+    nearest = q.integers.to(w).reshape(integers.shape)
+    integers = torch.where(keep, nearest, integers).reshape(weight.shape)
+    loss = errors.masked_fill(keep, 0).square().sum(2).reshape(-1) / 2
+    return Solution(integers.to(q.integers), loss.to(q.scales), int(dead.sum()))
+
+
+def _inverse_factor(h: Tensor, level: Tensor, percdamp: float) -> Tensor | None:
+    """U [groups, K, K] with U^T U = (H + damp I)^-1, the damping raised until H can be inverted."""
+    identity = torch.eye(h.shape[1], dtype=h.dtype, device=h.device)
+    for attempt in range(RAISES + 1):
+        damp = percdamp * 10.0**attempt if attempt or percdamp else percdamp
+        lower, failed = torch.linalg.cholesky_ex(h + (damp * level)[:, None, None] * identity)
+        if not bool(failed.any()):
+            inverse = torch.cholesky_inverse(lower)
+            upper: Tensor
+            upper, failed = torch.linalg.cholesky_ex(inverse, upper=True)
+            if not bool(failed.any()) and bool(torch.isfinite(upper).all()):
+                return upper
+        percdamp = percdamp or PERCDAMP / 10
+    return None
+
+
+def _descend(w: Tensor, scales: Tensor, bits: int, factor: Tensor, blocksize: int) -> tuple[Tensor, Tensor]:
+    """Integers and scaled errors [groups, rows, K]."""
+    w = w.clone()
+    integers, errors = torch.zeros_like(w), torch.zeros_like(w)
+    size = w.shape[2]
+    for start in range(0, size, blocksize):
+        stop = min(start + blocksize, size)
+        part = w[:, :, start:stop]
+        for j in range(start, stop):
+            column = w[:, :, j]
+            integers[:, :, j] = quantize(column, scales, bits)
+            error = (column - scales * integers[:, :, j]) / factor[:, j, j, None]
+            errors[:, :, j] = error
+            part[:, :, j - start :] -= error[:, :, None] * factor[:, None, j, j:stop]
+        w[:, :, stop:] -= errors[:, :, start:stop] @ factor[:, start:stop, stop:]
+    return integers, errors
+
+
+def round_unit(network: Network, unit: tuple[str, ...]) -> Rounded:
+    """GPTQ of a block's projections, their inputs collected behind everything that is rounded already."""
+    integers, dead = {}, {}
+    for name, hessian in collect(network, unit).items():
+        q = network.weight(name)
+        found = solve(network.float.weight(name), q, hessian.value().cpu())
+        if not found.solved:
+            warnings.warn(
+                f"GPTQ cannot invert the Hessian of '{name}', not even with more damping: its weights are "
+                f"rounded to nearest; more calibration samples may help",
+                stacklevel=2,
+            )
+        integers[name], dead[name] = found.integers, found.dead
+    return Rounded(integers, dead)
+
+
+def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
+    """Hessians of the unit's projections in one pass over the samples, which stops at the last of them."""
+    model = network.folded.model
+    found = {n: Hessian(network.folded.projection(n)) for n in unit}
+    once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
+    left: dict[str, int] = {}
+
+    def note(name: str) -> Any:
+        def hook(_m: nn.Module, args: Any) -> None:
+            found[name].update(args[0])
+            left[name] -= 1
+            if not any(left.values()):
+                raise Enough
+
+        return hook
+
+    handles = [network.folded.projection(n).register_forward_pre_hook(note(n)) for n in unit]
+    with collected(handles, model):
+        for x in network.prepared.samples_again():
+            left.update(once)
+            forward(model, x)
+    return found

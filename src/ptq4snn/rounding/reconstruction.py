@@ -1,0 +1,171 @@
+"""Reconstruction (AdaRound, BRECQ): round a unit's weights so that its outputs stay what they were in float.
+
+The target is the MEMBRANE POTENTIAL. Where the unit drives a neuron, the error of its current is filtered as
+the neuron does it, and forgotten where the float neuron resets hard:
+
+    e[t] = leak e[t-1] (1 - S_float[t-1]) + gain (I~[t] - I_float[t])
+
+Writers of streams, chains and outputs are compared as they are. Inputs are those of the network quantized so
+far, targets those of the float network. The squares are summed over channels and averaged over the rest.
+AdaRound and BRECQ differ in their units alone: single projections, or blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ptq4snn.calibration import micro_batches
+from ptq4snn.discovery.folding import Folded
+from ptq4snn.modules.core import FloatCore
+from ptq4snn.rounding.alone import Alone
+from ptq4snn.rounding.boundary import find_boundary
+from ptq4snn.rounding.error import Potential, potential_error
+from ptq4snn.rounding.network import Network
+from ptq4snn.rounding.recording import Recording, record, trace
+from ptq4snn.rounding.samples import PackedBatch, pack
+from ptq4snn.rounding.soft import SoftWeight, exponent
+from ptq4snn.rounding.store import Rounded
+
+__all__ = ["Batches", "Reconstruction", "Unit"]
+
+BATCH = 32
+LEARNING_RATE = 1e-3
+LAMBDA = 0.01
+TARGET_BYTES = 2**28  # of float targets that are kept; the rest is computed again
+
+
+@dataclass(frozen=True)
+class Target:
+    """Of one batch: potentials by neuron, outputs of every call by projection."""
+
+    potentials: dict[str, Potential]
+    outputs: dict[str, list[Tensor]]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(p.nbytes for p in self.potentials.values()) + sum(
+            y.nbytes for calls in self.outputs.values() for y in calls
+        )
+
+
+class Batches:
+    """All samples in batches of one size: what is recorded for a batch fits it every time."""
+
+    def __init__(self, network: Network) -> None:
+        axis = network.prepared.batch_axis
+        parts = list(micro_batches(network.prepared.samples_again(), BATCH, axis))
+        whole = [x for x in parts if x.shape[axis] == parts[0].shape[axis]]
+        self.packed: list[PackedBatch] = [pack(x, axis) for x in whole]
+        self.traced = trace(network.float, whole[0])
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def __getitem__(self, i: int) -> Tensor:
+        return self.packed[i].unpack()
+
+
+class Unit:
+    """One unit with what surrounds it, recorded for every batch in both networks."""
+
+    def __init__(self, network: Network, names: tuple[str, ...], batches: Batches) -> None:
+        self.network, self.names, self.batches = network, names, batches
+        self.boundary = find_boundary(network.folded.discovery, names)
+        self.alone = Alone(network.folded, self.boundary, batches.traced)
+        self.weights = {n: network.float.weight(n) for n in names}
+        numbers = range(len(batches))
+        self.quantized = [self._record(network.folded, i) for i in numbers]
+        self.float = [self._record(network.float, i) for i in numbers]
+        self._targets: dict[int, Target] = {}
+        self._room = TARGET_BYTES
+
+    def _record(self, folded: Folded, i: int) -> Recording:
+        return record(folded, self.batches[i], self.boundary, self.batches.traced)
+
+    def target(self, i: int) -> Target:
+        """What the float unit puts out behind float inputs."""
+        if i in self._targets:
+            return self._targets[i]
+        with torch.no_grad():
+            heard = self.alone.run(self.batches.packed[i], self.weights, self.float[i])
+            potentials = {n: self._potential(n, steps) for n, steps in heard.neurons.items()}
+        found = Target(potentials, heard.outputs)
+        if found.nbytes <= self._room:
+            self._targets[i] = found
+            self._room -= found.nbytes
+        return found
+
+    def _potential(self, name: str, steps: list[tuple[Tensor, bool]]) -> Potential:
+        spec = self.network.folded.specs[name]
+        core, v = FloatCore(spec), None
+        resets: list[Tensor | None] = []
+        for t, (x, begins) in enumerate(steps):
+            s, v, _ = core.step(x, None if begins else v, t)
+            resets.append(s.bool() if spec.reset == "hard" else None)
+        leak, gain = (core._value(p, steps[0][0]) for p in (spec.leak, spec.gain))
+        begins_at = tuple(begins for _, begins in steps)
+        return Potential(tuple(x for x, _ in steps), tuple(resets), begins_at, leak, gain)
+
+    def loss(self, i: int, weights: Mapping[str, Tensor]) -> Tensor:
+        """Error of the unit with these weights on one batch."""
+        target = self.target(i)
+        heard = self.alone.run(self.batches.packed[i], weights, self.quantized[i])
+        losses = []
+        for name, steps in heard.neurons.items():
+            currents = [x for x, _ in steps]
+            channels = self.network.folded.discovery.neurons[name].layout.channels
+            factor = channels / sum(x.numel() for x in currents)
+            losses.append(potential_error(target.potentials[name], currents, factor))
+        for name, calls in heard.outputs.items():
+            channels = self.weights[name].shape[0]
+            squares = [(y - x).square().sum() for y, x in zip(calls, target.outputs[name], strict=True)]
+            losses.append(torch.stack(squares).sum() * (channels / sum(y.numel() for y in calls)))
+        return torch.stack(losses).sum()
+
+    def total(self, integers: Mapping[str, Tensor]) -> float:
+        """Error with hard weights, over all batches."""
+        weights = {n: self.network.values(n, q).to(self.weights[n]) for n, q in integers.items()}
+        with torch.no_grad():
+            return sum(float(self.loss(i, weights)) for i in range(len(self.batches)))
+
+
+class Reconstruction:
+    """Rounds one unit after the other."""
+
+    def __init__(self, network: Network, iterations: int, seed: int) -> None:
+        self.network, self.iterations, self.seed = network, iterations, seed
+
+    @cached_property
+    def batches(self) -> Batches:
+        return Batches(self.network)
+
+    def round_unit(self, names: tuple[str, ...]) -> Rounded:
+        """Integers of a unit; the nearest ones if they turn out to be better after all."""
+        unit = Unit(self.network, names, self.batches)
+        soft = {n: SoftWeight(w, self.network.weight(n)) for n, w in unit.weights.items()}
+        with unit.alone.cut_out():
+            self._descend(unit, soft)
+            found = {n: s.integers().cpu() for n, s in soft.items()}
+            nearest = {n: self.network.weight(n).integers for n in names}
+            better = unit.total(found) <= unit.total(nearest)
+        return Rounded(found if better else nearest)
+
+    def _descend(self, unit: Unit, soft: dict[str, SoftWeight]) -> None:
+        generator = torch.Generator().manual_seed(self.seed)
+        optimizer = torch.optim.Adam([s.v for s in soft.values()], LEARNING_RATE)
+        track = self.network.prepared.progress.track
+        for iteration in track(range(self.iterations), self.iterations, unit.names[0]):
+            i = int(torch.randint(len(unit.batches), (), generator=generator))
+            shares = {n: s.h() for n, s in soft.items()}
+            loss = unit.loss(i, {n: s.value(shares[n]) for n, s in soft.items()})
+            b = exponent(iteration, self.iterations)
+            if b is not None:
+                loss = loss + LAMBDA * sum(SoftWeight.penalty(h, b) for h in shares.values())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()

@@ -1,0 +1,70 @@
+"""Finished units of a rounding, kept in a folder: an interrupted run goes on behind the last of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
+from ptq4snn.errors import BundleError
+
+__all__ = ["Rounded", "Store", "fingerprint"]
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Integers [C, ...] of projections, and how many columns of each GPTQ had to leave alone."""
+
+    integers: dict[str, Tensor] = field(default_factory=dict)
+    dead: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Rounded) -> None:
+        self.integers.update(other.integers)
+        self.dead.update(other.dead)
+
+
+def fingerprint(settings: object, tensors: Iterable[Tensor]) -> str:
+    """SHA-256 of JSON-able settings and of tensors, with their types and shapes."""
+    mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for t in tensors:
+        mark.update(f"{t.dtype}{list(t.shape)}".encode())
+        mark.update(t.detach().cpu().contiguous().numpy().tobytes())
+    return mark.hexdigest()
+
+
+@dataclass(frozen=True)
+class Store:
+    """Without a folder nothing is kept. Files that are damaged or of another run are not read."""
+
+    folder: Path | None
+    mark: str
+
+    def _path(self, folder: Path, unit: tuple[str, ...]) -> Path:
+        return folder / f"{fingerprint([self.mark, unit], [])[:32]}.ptq4snn"
+
+    def load(self, unit: tuple[str, ...]) -> Rounded | None:
+        if self.folder is None or not self._path(self.folder, unit).is_file():
+            return None
+        try:
+            found = read_bundle(self._path(self.folder, unit))
+        except BundleError:
+            return None
+        if found.plan.get("mark") != self.mark or found.plan.get("unit") != list(unit):
+            return None
+        integers = {n: torch.tensor(a.values, dtype=torch.float64) for n, a in found.integers.items()}
+        return Rounded(integers, found.plan["dead"])
+
+    def save(self, unit: tuple[str, ...], done: Rounded, bits: dict[str, int]) -> None:
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        arrays = {n: IntegerArray(t.cpu().numpy().astype("int32"), bits[n]) for n, t in done.integers.items()}
+        write_bundle(
+            self._path(self.folder, unit), {"mark": self.mark, "unit": unit, "dead": done.dead}, arrays, {}
+        )

@@ -1,0 +1,50 @@
+"""Traces of the float network, and of the quantized one against the float network's spikes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.observation.traces import SAMPLES, Trace, Tracer, record_traces
+from ptq4snn.prepare import Prepared
+
+__all__ = ["float_traces", "quantized_trace", "trace_batches"]
+
+
+def trace_batches(prepared: Prepared) -> list[Tensor]:
+    """The samples that traces are taken of."""
+    size = max(1, prepared.kept[0].shape[prepared.batch_axis])
+    return prepared.kept[: max(1, SAMPLES // size)]
+
+
+def _samples(prepared: Prepared) -> int:
+    return sum(x.shape[prepared.batch_axis] for x in trace_batches(prepared))
+
+
+def float_traces(prepared: Prepared) -> dict[str, Trace]:
+    """Of every neuron that carries a state, recorded when first asked for."""
+    if not prepared.traces:
+        folded, tracers, cores = prepared.folded, {}, {}
+        for name, info in folded.discovery.neurons.items():
+            if info.carries_state:
+                current = partial(torch.mul, folded.specs[name].gain.float())
+                tracers[name] = Tracer(info.layout, current, info.steps, _samples(prepared))
+                cores[name] = folded.core(name)
+        prepared.traces = record_traces(folded.model, cores, tracers, trace_batches(prepared))
+    return prepared.traces
+
+
+def quantized_trace(prepared: Prepared, model: QuantizedModel, name: str) -> Trace:
+    """Currents that reach a neuron of the quantized model, with the spikes that the float network fires."""
+    info, core = prepared.folded.discovery.neurons[name], model.core(name)
+
+    def current(x: Tensor) -> Tensor:
+        return core.potential(core.incoming(x)) - core.plan.v_rest
+
+    tracer = Tracer(info.layout, current, info.steps, _samples(prepared))
+    found = record_traces(model, {name: core}, {name: tracer}, trace_batches(prepared))[name]
+    return replace(found, spikes=float_traces(prepared)[name].spikes)

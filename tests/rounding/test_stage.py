@@ -1,0 +1,187 @@
+"""The stage as a whole: every family, computed once, resumed after a kill, and nothing left behind."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from rounding.families import MODELS, RECIPE, prepared
+from torch import Tensor
+
+from ptq4snn.bridge.lattice import Lattice, build_lattice
+from ptq4snn.numerics.grid import signed_range
+from ptq4snn.pipeline import Prepared, run
+from ptq4snn.recipe import Recipe
+from ptq4snn.rounding import gptq, stage
+from ptq4snn.rounding.reconstruction import Reconstruction
+
+T = TypeVar("T")
+
+
+def fresh(name: str, **changes: Any) -> Prepared:
+    return replace(prepared(name), rounded={}, **changes)
+
+
+def lattice(p: Prepared, recipe: Recipe = RECIPE) -> Lattice:
+    return build_lattice(p.folded, p.seen, recipe)
+
+
+def rounded(p: Prepared, recipe: Recipe = RECIPE) -> dict[str, Tensor]:
+    return stage.round_weights(p, lattice(p, recipe), recipe)
+
+
+@pytest.mark.filterwarnings("ignore::ptq4snn.errors.SilentNetworkWarning")
+@pytest.mark.parametrize("rounding", ["gptq", "brecq"])
+@pytest.mark.parametrize("name", [n for n in MODELS if n != "curious"])
+def test_every_family(name: str, rounding: str) -> None:
+    p = fresh(name)
+    q = run(p, RECIPE.replace(rounding=rounding, iterations=2 if name == "meta" else 5))
+    made = lattice(p)
+    found = next(iter(p.rounded.values()))
+    free = {n for n, info in p.folded.discovery.projections.items() if info.reads != "data"}
+    assert set(found.integers) == free
+    for n in free:
+        weight = made.projections[n].weight
+        assert weight.bits is not None
+        low, high = signed_range(weight.bits)
+        assert found.integers[n].shape == weight.integers.shape
+        assert float(found.integers[n].min()) >= low and float(found.integers[n].max()) <= high
+        assert torch.equal(q.integers[n].weight, found.integers[n])
+    dead = {r["name"]: r["dead_gptq_columns"] for r in q.report["projections"]}
+    assert {n for n, count in dead.items() if count is not None} == (free if rounding == "gptq" else set())
+
+
+def test_integers_are_made_once_for_equal_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = fresh("sew")
+    made: list[tuple[str, ...]] = []
+    original = gptq.round_unit
+    monkeypatch.setattr(gptq, "round_unit", lambda net, unit: made.append(unit) or original(net, unit))
+    recipe = RECIPE.replace(rounding="gptq")
+    first = rounded(p, recipe)
+    count = len(made)
+    again = rounded(p, recipe.replace(coupling="bridge", iterations=7, seed=9))
+    assert len(made) == count and all(torch.equal(first[n], again[n]) for n in first)
+    rounded(p, recipe.replace(weights=4))
+    assert len(made) == 2 * count
+
+
+def test_single_layers_or_blocks() -> None:
+    p = fresh("sew")
+    tracked: list[int | None] = []
+
+    class Counting:
+        def track(self, iterable: Iterable[T], total: int | None, description: str) -> Iterator[T]:
+            tracked.append(total if description.startswith("rounding") else None)
+            yield from iterable
+
+    p = replace(p, progress=Counting())
+    rounded(p, RECIPE.replace(rounding="adaround", iterations=1))
+    rounded(p, RECIPE.replace(rounding="brecq", iterations=1))
+    assert [t for t in tracked if t is not None] == [8, 4]
+
+
+class Kill(Exception):
+    pass
+
+
+class Killer:
+    """Dies at the start of the unit number `at`."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def track(self, iterable: Iterable[T], total: int | None, description: str) -> Iterator[T]:
+        for i, item in enumerate(iterable):
+            if description.startswith("rounding") and i == self.at:
+                raise Kill
+            yield item
+
+
+@pytest.mark.parametrize("rounding", ["gptq", "brecq"])
+def test_a_killed_run_goes_on(rounding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = RECIPE.replace(rounding=rounding)
+    whole = rounded(fresh("sew"), recipe)
+    with pytest.raises(Kill):
+        rounded(fresh("sew", work=tmp_path, progress=Killer(at=2)), recipe)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 1  # the stem keeps the nearest: there is nothing to store
+    made: list[tuple[str, ...]] = []
+    for owner in (gptq, Reconstruction):
+        original: Any = owner.round_unit  # type: ignore[attr-defined]
+        monkeypatch.setattr(
+            owner, "round_unit", lambda a, unit, original=original: made.append(unit) or original(a, unit)
+        )
+    resumed = rounded(fresh("sew", work=tmp_path), recipe)
+    assert [u[0] for u in made] == ["layer2.0.conv1", "fc"]
+    assert set(resumed) == set(whole) and all(torch.equal(whole[n], resumed[n]) for n in whole)
+    made.clear()
+    loaded = fresh("sew", work=tmp_path)
+    rounded(loaded, recipe)
+    assert made == []
+    if rounding == "gptq":
+        assert set(next(iter(loaded.rounded.values())).dead) == set(whole)
+
+
+def test_a_damaged_or_foreign_file_is_not_trusted(tmp_path: Path) -> None:
+    recipe = RECIPE.replace(rounding="gptq")
+    whole = rounded(fresh("sew", work=tmp_path), recipe)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 3
+    damaged = bytearray(files[0].read_bytes())
+    damaged[-5] ^= 1
+    files[0].write_bytes(damaged)
+    files[1].write_bytes(files[2].read_bytes())  # another unit's
+    files[2].write_bytes(b"")
+    again = rounded(fresh("sew", work=tmp_path), recipe)
+    assert all(torch.equal(whole[n], again[n]) for n in whole)
+    other = fresh("sew", work=tmp_path)
+    other.packed = other.packed[:1]  # other samples, other files
+    rounded(other, recipe)
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    p = fresh("loop")
+    model, x = p.folded.model, p.kept[0]
+
+    def output() -> Tensor:
+        with torch.no_grad():
+            found: Tensor = model(x)
+        return found
+
+    before, weights = output(), {n: w.clone() for n, w in model.state_dict().items()}
+
+    class Interrupting:
+        def track(self, iterable: Iterable[T], total: int | None, description: str) -> Iterator[T]:
+            for i, item in enumerate(iterable):
+                if not description.startswith("rounding") and i == 1:
+                    raise KeyboardInterrupt
+                yield item
+
+    for progress in (p.progress, Interrupting()):
+        try:
+            rounded(replace(p, progress=progress, rounded={}))
+        except KeyboardInterrupt:
+            assert progress is not p.progress
+        assert torch.equal(before, output())
+        assert all(torch.equal(weights[n], w) for n, w in model.state_dict().items())
+        assert not any("forward" in vars(m) or m._forward_hooks for m in model.modules())
+
+
+def test_gptq_keeps_the_network_nearer_than_nearest() -> None:
+    p = fresh("sew")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kl = {r: run(p, RECIPE.replace(rounding=r)).report["summary"]["kl"] for r in ("nearest", "gptq")}
+    assert kl["gptq"] < kl["nearest"]
+
+
+def test_without_remembered_samples_the_kept_ones_are_used() -> None:
+    p = fresh("sew", packed=[])
+    assert [x.shape for x in p.samples_again()] == [x.shape for x in p.kept]
+    assert set(rounded(p, RECIPE.replace(rounding="gptq"))) == set(rounded(fresh("sew")))
