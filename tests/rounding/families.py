@@ -18,7 +18,13 @@ from ptq4snn.pipeline import Prepared, prepare
 from ptq4snn.recipe import Recipe
 
 RECIPE = Recipe(
-    weights=3, coupling="none", allocation="uniform", calibration=24, holdout=8, rounding="brecq", iterations=5
+    weights=3,
+    coupling="none",
+    allocation="uniform",
+    calibration=24,
+    holdout=8,
+    rounding="brecq",
+    iterations=5,
 )
 
 

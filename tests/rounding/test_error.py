@@ -1,4 +1,4 @@
-"""The error of a membrane potential and its gradient, against the neuron itself and automatic differentiation."""
+"""The error of a membrane potential and its gradient, against the neuron itself and autograd."""
 
 from __future__ import annotations
 

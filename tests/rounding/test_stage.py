@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
-from rounding.families import MODELS, RECIPE, prepared
+from rounding.families import RECIPE, prepared
 from torch import Tensor
 
 from ptq4snn.bridge.lattice import Lattice, build_lattice
@@ -36,8 +36,10 @@ def rounded(p: Prepared, recipe: Recipe = RECIPE) -> dict[str, Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore::ptq4snn.errors.SilentNetworkWarning")
-@pytest.mark.parametrize("rounding", ["gptq", "brecq"])
-@pytest.mark.parametrize("name", [n for n in MODELS if n != "curious"])
+@pytest.mark.parametrize(
+    ("name", "rounding"),
+    [*((n, r) for n in ("sew", "sdt", "vgg", "loop") for r in ("gptq", "brecq")), ("meta", "brecq")],
+)
 def test_every_family(name: str, rounding: str) -> None:
     p = fresh(name)
     q = run(p, RECIPE.replace(rounding=rounding, iterations=2 if name == "meta" else 5))

@@ -122,7 +122,7 @@ def _inverse_factor(h: Tensor, level: Tensor, percdamp: float) -> Tensor | None:
     """U [groups, K, K] with U^T U = (H + damp I)^-1, the damping raised until H can be inverted."""
     identity = torch.eye(h.shape[1], dtype=h.dtype, device=h.device)
     for attempt in range(RAISES + 1):
-        damp = percdamp * 10.0**attempt if attempt or percdamp else percdamp
+        damp = percdamp * 10.0**attempt
         lower, failed = torch.linalg.cholesky_ex(h + (damp * level)[:, None, None] * identity)
         if not bool(failed.any()):
             inverse = torch.cholesky_inverse(lower)
@@ -157,7 +157,7 @@ def round_unit(network: Network, unit: tuple[str, ...]) -> Rounded:
     integers, dead = {}, {}
     for name, hessian in collect(network, unit).items():
         q = network.weight(name)
-        found = solve(network.float.weight(name), q, hessian.value().cpu())
+        found = solve(network.float.weight(name).cpu(), q, hessian.value().cpu())
         if not found.solved:
             warnings.warn(
                 f"GPTQ cannot invert the Hessian of '{name}', not even with more damping: its weights are "

@@ -63,7 +63,12 @@ class Store:
     def save(self, unit: tuple[str, ...], done: Rounded, bits: dict[str, int]) -> None:
         if self.folder is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as why:
+            raise BundleError(
+                f"the folder {self.folder} for finished units cannot be made: {why.strerror}; choose another"
+            ) from why
         arrays = {n: IntegerArray(t.cpu().numpy().astype("int32"), bits[n]) for n, t in done.integers.items()}
         write_bundle(
             self._path(self.folder, unit), {"mark": self.mark, "unit": unit, "dead": done.dead}, arrays, {}
