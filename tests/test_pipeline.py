@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.bundle.model import load_model
 from ptq4snn.errors import RecipeError
 from ptq4snn.models.neuron import IF, LIF, PLIF
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.pipeline import Prepared, prepare, run
+from ptq4snn.pipeline import Prepared, Result, nearest_to_float, prepare, run
 from ptq4snn.recipe import Recipe
 
 SMALL = {"holdout": 16, "sensitivity_batches": 1}
@@ -163,9 +165,9 @@ class Slow:
         def column(values: Any) -> Tensor:
             return torch.tensor([int(v) for v in values]).view(-1, 1, 1)
 
-        theta, rho, bits = column(n.theta), column(n.rho), column(n.bits)
+        theta, rho, bits, zero = (column(v) for v in (n.theta, n.rho, n.bits, n.zero))
         mc, nc, ms, ns = (column(v) for pairs in (n.charge, n.settle) for v in zip(*pairs, strict=True))
-        lo, hi = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        lo, hi = zero - (1 << (bits - 1)), zero + (1 << (bits - 1)) - 1
         v = torch.zeros_like(x[0])
         p = torch.arange(x[0, 0].numel()).view(x.shape[2:])
         out = []
@@ -207,7 +209,17 @@ CHOICES: dict[str, dict[str, Any]] = {
     "two bits": {"weights": 2, "membrane": 2.0},
     "joint": {"joint": True},
     "ablation": {"first_bits": 4, "first_membrane": 4, "last_bits": 4},
-}
+    "three bits": {"membrane": 3.0, "allocation": "uniform"},
+    "replay": {"objective": "replay"},
+    "all of it": {
+        "membrane": 2.5, "objective": "replay", "sequential": True, "correction": "threshold",
+        "zero_point": "channel", "allocation": "benefit", "widths": (2, 3, 4, 8),
+    },
+    "all of it, dithered": {
+        "membrane": 3.0, "objective": "replay", "sequential": True, "correction": "bias",
+        "zero_point": "channel", "allocation": "uniform", "state_rounding": "dither",
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -219,6 +231,113 @@ def test_the_model_computes_the_integers_of_its_plan(
     expected = Slow(q, observed.model, 4)(x)
     assert torch.equal(q(x), expected.float())
     assert float(expected.std()) > 0
+
+
+# --- better than the paper ------------------------------------------------------------------------
+
+
+BEYOND: dict[str, Any] = {
+    "objective": "replay", "sequential": True, "zero_point": "channel", "allocation": "benefit",
+    "widths": (2, 3, 4, 8), "membrane": 2.7,
+}  # fmt: skip
+
+
+def test_zero_points_and_mixed_widths_come_back_from_a_bundle(
+    observed: Prepared, images: Callable[..., Tensor], tmp_path: Path
+) -> None:
+    q = quantized(observed, **BEYOND)
+    inside = [n for n in q.plan.neurons.values() if n.in_budget]
+    assert q.plan.mixed and any(any(n.zero) for n in inside)
+    assert {b for n in inside for b in n.bits} <= {2, 3, 4, 8}
+    assert 2.5 < q.plan.average_bits() <= 2.7
+    assert not any(any(n.zero) for n in q.plan.neurons.values() if not n.in_budget)
+    q.save(tmp_path / "m.ptq")
+    again = load_model(tmp_path / "m.ptq", observed.model)
+    assert again.plan == q.plan
+    x = images(6, seed=12)
+    assert torch.equal(again(x), q(x))
+
+
+def test_uniform_widths_are_not_mixed(observed: Prepared) -> None:
+    plan = quantized(observed, membrane=3.0, allocation="uniform", objective="replay").plan
+    assert not plan.mixed and plan.average_bits() == 3.0
+    assert quantized(observed).plan.mixed
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_auto_takes_the_objective_that_is_nearer_to_the_float_model(seed: int) -> None:
+    prepared = prepare(small_network(seed), small_inputs(), Recipe(**SMALL))
+    settings = {"allocation": "uniform", "membrane": 2.0}
+    found = {o: quantized(prepared, objective=o, **settings) for o in ("squared_error", "replay", "auto")}
+    kl = {o: prepared.divergence(q)[0] for o, q in found.items()}
+    assert kl["squared_error"] != kl["replay"]
+    assert kl["auto"] == min(kl["squared_error"], kl["replay"])
+    best = min(("squared_error", "replay"), key=lambda o: kl[o])
+    assert found["auto"].plan.neurons == found[best].plan.neurons
+
+
+def test_a_result_without_a_divergence_is_not_chosen(
+    observed: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logits that overflow give NaN, which is neither less nor more than anything."""
+    values = iter([(float("nan"), 0.0), (0.5, 0.5)])
+    monkeypatch.setattr(Prepared, "divergence", lambda self, model: next(values))
+    q = quantized(observed)
+    results: Any = [Result(None, q.plan, []), Result(None, q.plan, [])]  # type: ignore[arg-type]
+    assert nearest_to_float(observed, q, results) is results[1]
+
+
+@pytest.mark.parametrize("allocation", ["mpba", "benefit"])
+def test_uniform_widths_compete(allocation: str) -> None:
+    won = []
+    for seed in range(4):
+        prepared = prepare(small_network(seed), small_inputs(), Recipe(**SMALL))
+        settings = {"membrane": 4.0, "beta": None, "percentile": None, "objective": "replay"}
+        settings |= {"beta_grid": (0.0, 1.0), "percentile_grid": (90.0,)}
+        even, alone, both = (
+            quantized(prepared, **settings | changes)
+            for changes in (
+                {"allocation": "uniform"},
+                {"allocation": allocation},
+                {"allocation": allocation, "uniform_competes": True},
+            )
+        )
+        kl = [prepared.divergence(q)[0] for q in (even, alone, both)]
+        assert kl[2] == min(kl)
+        assert both.plan.mixed == (kl[1] <= kl[0])
+        names = [t["name"] for t in both.report["trials"]]
+        assert names.count("uniform") == 1 and len(names) == len(alone.report["trials"]) + 1
+        won.append(kl[0] < kl[1])
+    assert any(won) and not all(won)  # both sides of the choice were seen
+
+
+class Two(nn.Module):
+    """Two layers of neurons on x[B, 6], six steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.n1 = nn.Linear(6, 16), LIF(tau=3.0)
+        self.b, self.n2 = nn.Linear(16, 16), LIF(tau=4.0, v_reset=None)
+        self.c, self.n3 = nn.Linear(16, 12), LIF()
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.n1(self.a(x).expand(6, *x.shape[:-1], -1))
+        logits: Tensor = self.head(self.n3(self.c(self.n2(self.b(y))))).mean(0)
+        return logits
+
+
+def small_network(seed: int) -> nn.Module:
+    g = torch.Generator().manual_seed(seed)
+    model = Two().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=g))
+    return model
+
+
+def small_inputs() -> Tensor:
+    return torch.randint(0, 256, (48, 6), generator=torch.Generator().manual_seed(5)).float() / 64 - 2
 
 
 @pytest.mark.parametrize("neuron", [IF, lambda: LIF(v_reset=None), lambda: LIF(tau=3.0), PLIF])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptq4snn.errors import RecipeError
-from ptq4snn.recipe import Override, Recipe
+from ptq4snn.recipe import CHOICES, PRESETS, Override, Recipe
 
 
 def test_defaults_are_those_of_the_method() -> None:
@@ -96,6 +96,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"beta_grid": []}, "beta_grid must be a list of numbers"),
     ({"beta_grid": "0.5"}, "beta_grid must be a list"),
     ({"percentile_grid": [96, "97"]}, "every value of percentile_grid"),
+    ({"sequential": True}, 'sequential tuning is judged by replay: choose objective "replay" or "auto"'),
+    ({"sequential": 1, "objective": "replay"}, "sequential must be true or false"),
+    ({"uniform_competes": "yes"}, "uniform_competes must be true or false"),
+    ({"correction": "biases"}, "did you mean 'bias'?"),
+    ({"zero_point": "tensor"}, "zero_point must be one of none, channel"),
+    ({"widths": [2, 3, 4, 8]}, 'choose allocation "benefit"'),
+    ({"widths": [2, 5], "allocation": "benefit"}, "every value of widths must be one of 2, 3, 4, 8"),
+    ({"widths": [], "allocation": "benefit"}, "widths must be a list of numbers"),
+    ({"widths": [4, 8], "allocation": "benefit", "membrane": 3}, "3 bits cannot be met with widths (4, 8)"),
     ({"overrides": [1]}, "overrides must map name patterns"),
     (
         {"overrides": {"layer3.*": {"membrain": 8}}},
@@ -117,6 +126,103 @@ def test_bad_values_are_one_sentence(values: dict[str, Any], message: str) -> No
         Recipe.from_dict(values)
     assert message in str(e.value)
     assert "\n" not in str(e.value)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def differences(spec: str) -> dict[str, Any]:
+    """Fields that a recipe's words set otherwise than the default."""
+    plain, found = Recipe().to_dict(), Recipe.parse(spec).to_dict()
+    return {k: v for k, v in found.items() if v != plain[k]}
+
+
+@pytest.mark.parametrize(("field", "word"), [(f, w) for f, words in CHOICES.items() for w in words])
+def test_every_word_sets_its_field_and_no_other(field: str, word: str) -> None:
+    found = Recipe.parse(f"w5m2+{word}")
+    assert getattr(found, field) == word
+    assert found == Recipe(weights=5, membrane=2).replace(**{field: word})
+
+
+def test_no_two_fields_share_a_word() -> None:
+    words = [w for values in CHOICES.values() for w in values]
+    assert len(set(words)) == len(words)
+    assert not set(words) & set(PRESETS)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_bits_of_states(bits: int) -> None:
+    assert Recipe.parse(f"w4m{bits}").membrane == bits
+    assert Recipe.parse(f"w4m{bits}+uniform").allocation == "uniform"
+
+
+def test_later_words_win() -> None:
+    assert Recipe.parse("gptq+brecq").rounding == "brecq"
+    assert Recipe.parse("brecq+gptq").rounding == "gptq"
+    assert Recipe.parse("w4m4+w3m2").weights == 3 and Recipe.parse("w3m2+w4m4").weights == 4
+    assert Recipe.parse("best+fast").rounding == "nearest" and Recipe.parse("fast+best").rounding == "brecq"
+    assert Recipe.parse("replay+paper").objective == "squared_error"
+    assert Recipe.parse("paper+replay").objective == "replay"
+    assert Recipe.parse("layerwise+w4m32").coupling == "none"
+    assert Recipe.parse("w4m32+w4m4") == Recipe.parse("w4m4")
+    assert Recipe.parse("w4m32+flowq+w4m4").coupling == "flowq"
+    assert Recipe.parse("uniform+paper+w4m2+gptq") == Recipe.parse("paper").replace(
+        membrane=2, rounding="gptq"
+    )
+
+
+def test_the_paper_is_the_paper_after_any_word() -> None:
+    """Every preset and word before it is undone, so that `paper` always means the same."""
+    paper = Recipe.parse("paper")
+    assert (paper.rounding, paper.coupling, paper.allocation) == ("brecq", "bridge", "mpba")
+    assert (paper.objective, paper.state_rounding, paper.sequential) == ("squared_error", "even", False)
+    assert (paper.correction, paper.zero_point, paper.widths) == ("none", "none", (2, 4, 8))
+    assert not paper.uniform_competes
+    for word in [*PRESETS, *(w for values in CHOICES.values() for w in values)]:
+        assert Recipe.parse(f"{word}+paper") == paper, word
+
+
+def test_presets_by_name() -> None:
+    assert differences("default") == {}
+    assert differences("fast") == {k: v for k, v in PRESETS["fast"].items() if k != "rounding"}
+    assert Recipe.parse("fast").rounding == "nearest"
+    assert differences("best") == {"rounding": "brecq"}
+    for name in PRESETS:
+        assert Recipe.parse(f"{name}+w3m2").weights == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [("gtpq", "gptq"), ("w4m4+replya", "replay"), ("w4m4+layer-wise", "layerwise"), ("Paper", "paper"),
+     ("benefits", "benefit"), ("squared-error", "squared_error"), ("dithered+w4m4", "dither")],
+)  # fmt: skip
+def test_a_misspelt_word_names_the_nearest(text: str, near: str) -> None:
+    with pytest.raises(RecipeError, match="is not a recipe") as e:
+        Recipe.parse(text)
+    assert f"did you mean {near!r}?" in str(e.value) and "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("text", ["w4m4+", "+w4m4", "w4m4++gptq", "w4m4 + gptq", "w4m4,gptq"])
+def test_words_are_joined_by_plus_alone(text: str) -> None:
+    with pytest.raises(RecipeError, match="is not a recipe"):
+        Recipe.parse(text)
+
+
+@pytest.mark.parametrize("text", ["dither+independent", "independent+w4m4+dither"])
+def test_words_that_contradict_each_other(text: str) -> None:
+    with pytest.raises(RecipeError, match="needs states that are shifted"):
+        Recipe.parse(text)
+
+
+def test_new_fields_survive_json() -> None:
+    r = Recipe(
+        objective="auto", sequential=True, correction="threshold", zero_point="channel", allocation="benefit",
+        widths=(8, 3, 2, 3), uniform_competes=True, membrane=2.75,
+    )  # fmt: skip
+    assert r.widths == (2, 3, 8)
+    again = Recipe.from_dict(json.loads(json.dumps(r.to_dict())))
+    assert again == r and hash(again) == hash(r)
+    assert Recipe.from_dict(json.loads(json.dumps(Recipe.parse("paper").to_dict()))) == Recipe.parse("paper")
 
 
 @given(st.floats(2, 8))

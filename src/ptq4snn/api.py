@@ -31,6 +31,7 @@ def quantize(
     batch_axis: int = 0,
     device: str | torch.device | None = None,
     progress: Progress | None = None,
+    work: str | Path | None = None,
     **changes: Any,
 ) -> QuantizedModel:
     """Quantize the weights and membrane states of a trained spiking network.
@@ -38,6 +39,7 @@ def quantize(
     samples: a tensor, a DataLoader or any iterable of input batches, without labels; of (x, y) batches x.
     recipe: a preset ("w4m4"), a TOML file, a mapping or a Recipe; `changes` replace single fields of it.
     batch_axis: axis of the samples in a batch, 1 for time-first tensors [T, B, ...].
+    work: a folder that keeps finished blocks of the weights' rounding, from which a killed run goes on.
     The model given is not changed.
     """
     if isinstance(model, QuantizedModel):
@@ -47,7 +49,9 @@ def quantize(
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
-        return run(prepare(copy_model(model), samples, settings, batch_axis, device, progress), settings)
+        prepared = prepare(copy_model(model), samples, settings, batch_axis, device, progress)
+        prepared.work = None if work is None else Path(work)
+        return run(prepared, settings)
 
 
 def load(path: str | Path, model: nn.Module) -> QuantizedModel:

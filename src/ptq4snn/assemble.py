@@ -52,8 +52,9 @@ class Assembly:
 
     def table(self, name: str) -> ExponentTable:
         """Costs of the exponents of one neuron."""
-        n, trace = self.lattice.neurons[name], self.traces.get(name)
-        shifts = self.recipe.zero_point == "channel" and self.in_budget(name)
+        n, bridged = self.lattice.neurons[name], self.bridged(name)
+        trace = self.traces.get(name) if bridged else None  # other couplings are what their authors did
+        shifts = bridged and self.recipe.zero_point == "channel" and self.in_budget(name)
         view = NeuronView(self.seen.neurons[name], n.theta, n.scale, n.own, self.exponents(n), shifts)
         return ExponentTable(view, SquaredError() if trace is None else Replay(self.dynamics(n), trace))
 
@@ -85,6 +86,9 @@ class Assembly:
     def coupling(self, name: str) -> str:
         rule = self.recipe.override(name)
         return "none" if rule.exclude else rule.coupling or self.recipe.coupling
+
+    def bridged(self, name: str) -> bool:
+        return self.coupling(name) == "bridge"
 
     def plan(self, bits: Mapping[str, Tensor]) -> Plan:
         """The plan in which neuron `n` has the widths bits[n] [C]."""

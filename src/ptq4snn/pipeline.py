@@ -20,7 +20,7 @@ from ptq4snn.evaluation.report import make_report
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
-from ptq4snn.recipe import OBJECTIVES, Recipe
+from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.tuning.correction import corrected_biases
 from ptq4snn.tuning.recording import float_traces
@@ -36,7 +36,7 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     start = Assembly(prepared.folded, prepared.seen, lattice, recipe)
     model = QuantizedModel(prepared.model, start.plan(start.uniform_bits()), start.integers())
     results = []
-    for objective in OBJECTIVES[:2] if recipe.objective == "auto" else (recipe.objective,):
+    for objective in objectives(start):
         traces = dict(float_traces(prepared)) if objective == "replay" else {}
         assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe, traces)
         bits, best, trials = allocate_bits(prepared, assembly, model)  # bits per channel
@@ -47,6 +47,14 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     warn_if_all_protected(chosen.assembly)
     model.report = make_report(prepared, chosen.assembly, model, chosen.trials)
     return model
+
+
+def objectives(assembly: Assembly) -> tuple[str, ...]:
+    """What the states are judged by: one way, or both to choose from."""
+    if not any(map(assembly.bridged, assembly.lattice.neurons)):
+        return ("squared_error",)
+    chosen = assembly.recipe.objective
+    return ("squared_error", "replay") if chosen == "auto" else (chosen,)
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,7 @@ def nearest_to_float(prepared: Prepared, model: QuantizedModel, results: list[Re
 
     def cost(result: Result) -> tuple[float, float]:
         model.use(result.plan)
-        kl, agreement = prepared.divergence(model)
-        return kl, -agreement
+        return Trial(None, None, *prepared.divergence(model), result.plan.average_bits()).cost()
 
     return min(results, key=cost)
 

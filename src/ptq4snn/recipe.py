@@ -1,8 +1,9 @@
 """The configuration: one frozen value that says how a model is quantized.
 
-A recipe can be written as words joined by "+": bits ("w4m4" is 4-bit weights and a 4-bit state budget, "w4m32"
-keeps the states, "w32m4" the weights), presets ("paper"), and any value of a field of choices ("gptq",
-"layerwise", "uniform"); later words win. This module does not import torch.
+A recipe can be written as words joined by "+": bits ("w4m4" is 4-bit weights and a 4-bit state budget,
+"w4m32" keeps the states, "w32m4" the weights), presets ("paper"), any value of a field of choices ("gptq",
+"layerwise", "uniform"), and options ("sequential", "zero-point"); later words win. This module does not
+import torch.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ else:
     import tomli as tomllib
 
 __all__ = [
-    "ALLOCATIONS", "COUPLINGS", "OBJECTIVES", "PRESETS", "ROUNDINGS", "STATE_ROUNDINGS", "Override", "Overrides",
-    "Recipe",
+    "ALLOCATIONS", "COUPLINGS", "OBJECTIVES", "PRESETS", "ROUNDINGS", "STATE_ROUNDINGS", "Override",
+    "Overrides", "Recipe",
 ]  # fmt: skip
 
 ALLOCATIONS = ("uniform", "mpba", "benefit")
@@ -47,13 +48,30 @@ CHOICES = {  # words of a recipe; no two fields share one, but for "none", which
 PAPER: dict[str, Any] = {
     "rounding": "brecq", "coupling": "bridge", "allocation": "mpba", "objective": "squared_error",
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
-    "widths": (2, 4, 8), "uniform_competes": False,
+    "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "multiply", "lambda_mem": 1.0,
+    "beta": None, "percentile": None,
+}  # fmt: skip
+# what won on the trained checkpoints (docs/results.md), in seconds to a minute
+BEST_FAST: dict[str, Any] = {
+    "rounding": "gptq", "coupling": "bridge", "allocation": "uniform", "objective": "replay",
+    "state_rounding": "even", "sequential": True, "correction": "none", "zero_point": "channel",
+    "joint": False,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
     "default": {},
     "best": {"rounding": "brecq"},
+    "best-fast": BEST_FAST,
     "paper": PAPER,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "sequential": {"sequential": True},
+    "bias": {"correction": "bias"},
+    "threshold": {"correction": "threshold"},
+    "zero-point": {"zero_point": "channel"},
+    "3-bit": {"widths": WIDTHS},
+    "separate": {"joint": False},
+    "competing": {"uniform_competes": True},
 }
 BITS = re.compile(r"w([2-8]|32)m(2|3|4|8|32)")
 FLOAT_BITS = 32
@@ -76,8 +94,9 @@ class Recipe:
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
     arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
     stream: how writers reach a stream's scale: multiply (15-bit fixed point) or shift.
-    objective: what a good state scale is: squared_error (the paper's), replay (fewest flipped spikes of the
-        neuron run on its recorded currents), or auto (whichever is nearer to the float model held out).
+    objective: what a good scale of a bridged state is (the other couplings know squared error only):
+        squared_error (the paper's), replay (fewest flipped spikes of the neuron run on its recorded
+        currents), or auto (whichever is nearer to the float model held out).
     sequential: tune states layer by layer, behind the layers that are already quantized.
     correction: none; bias (the mean error of each channel's output is taken out of its bias); or threshold
         (that, and thresholds move so that fewer spikes flip).
@@ -144,6 +163,11 @@ class Recipe:
         if self.allocation == "mpba" and self.widths != (2, 4, 8):
             raise RecipeError(
                 f'allocation "mpba" gives 2, 4 or 8 bits, not {self.widths}: choose allocation "benefit"'
+            )
+        if self.allocation == "benefit" and self.coupling != "none" and self.membrane < self.widths[0]:
+            raise RecipeError(
+                f"a budget of {self.membrane:g} bits cannot be met with widths {self.widths}: raise membrane "
+                f"or add a narrower width"
             )
         couplings = {self.coupling, *(o.coupling for o in self.overrides.values())}
         if self.state_rounding == "dither" and "independent" in couplings:
@@ -258,7 +282,10 @@ class Recipe:
             raise RecipeError(f"{spec!r} is not a recipe: give its name, a .toml file or a mapping")
         settings: dict[str, Any] = {}
         for word in spec.split("+"):
-            settings |= meaning(word)
+            found = meaning(word)
+            if "membrane" in found and settings.get("membrane") == FLOAT_BITS:
+                settings = {k: v for k, v in settings.items() if (k, v) != ("coupling", "none")}  # m32's
+            settings |= found
         return cls(**settings)
 
 
@@ -269,12 +296,13 @@ def meaning(word: str) -> dict[str, Any]:
         weights, membrane = map(int, bits.groups())
         states = {"coupling": "none"} if membrane == FLOAT_BITS else {}
         return {"weights": weights, "membrane": membrane, **states}
-    if word in PRESETS:
-        return PRESETS[word]
+    named = PRESETS | OPTIONS
+    if word in named:
+        return named[word]
     for name, values in CHOICES.items():
         if word in values:
             return {name: word}
-    known = [*PRESETS, *(v for values in CHOICES.values() for v in values)]
+    known = [*named, *(v for values in CHOICES.values() for v in values)]
     near = difflib.get_close_matches(word, known, 1, 0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}"
     raise RecipeError(

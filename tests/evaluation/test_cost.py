@@ -15,7 +15,9 @@ from ptq4snn.evaluation.cost import (
     stream_bytes,
     weight_cost,
 )
+from ptq4snn.pipeline import run
 from ptq4snn.plan import ProjectionPlan
+from ptq4snn.recipe import Recipe
 
 KIB, MIB = 2**10, 2**20
 # SEW-ResNet18 on 32x32: channels, states per channel, how many such neurons
@@ -75,7 +77,7 @@ def test_mixed_row() -> None:
 
 
 @pytest.mark.parametrize("elements", [1, 3, 7, 16, 49])
-@pytest.mark.parametrize("bits", [[2, 4, 8, 2, 16], [4, 4, 4, 4, 4], [2, 2, 2, 2, 8]])
+@pytest.mark.parametrize("bits", [[2, 4, 8, 2, 16], [4, 4, 4, 4, 4], [2, 2, 2, 2, 8], [3, 3, 2, 3, 4]])
 def test_packets_are_padded_per_channel(elements: int, bits: list[int]) -> None:
     words = 0
     for b in bits:  # lay the bits out one after the other
@@ -87,6 +89,36 @@ def test_packets_are_padded_per_channel(elements: int, bits: list[int]) -> None:
     assert cost.payload == 4 * words
     assert cost.packed == 4 * words + -(-5 * 10 // 8)
     assert cost.energy == pytest.approx((words + 2) / (5 * elements))
+
+
+def test_three_bits_fill_words_up() -> None:
+    """11 values of 3 bits are 33 bits, two words; 32 values are three words, as in a packed array."""
+    for elements in (1, 10, 11, 21, 22, 32, 64):
+        words = state_cost([StateTensor(7, elements, [3])], mixed=False)
+        packed = pack(np.zeros(elements, np.int64), 3).size
+        assert words.payload == 7 * 4 * -(-packed // 4)
+        assert words.logical == -(-7 * 3 * elements // 8)
+    assert state_cost([StateTensor(1, 11, [3])], mixed=False).payload == 8
+    assert state_cost([StateTensor(1, 10, [3])], mixed=False).payload == 4
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_zero_points_are_counted(mixed: bool) -> None:
+    plain = state_cost([StateTensor(5, 64, [4]), StateTensor(3, 64, [4])], mixed)
+    moved = state_cost([StateTensor(5, 64, [4], zero_points=True), StateTensor(3, 64, [4])], mixed)
+    assert moved.payload == plain.payload and moved.shifts == plain.shifts
+    assert moved.metadata == plain.metadata + 5  # a byte for each channel of the one that has them
+    assert moved.packed == plain.packed + 5 and moved.packed_with_shifts == plain.packed_with_shifts + 5
+    assert moved.energy is not None and plain.energy is not None and moved.energy > plain.energy
+
+
+def test_zero_points_of_a_plan_are_counted(residual) -> None:  # type: ignore[no-untyped-def]
+    recipe = Recipe(holdout=16, sensitivity_batches=1, membrane=3, allocation="uniform", zero_point="channel")
+    plan = run(residual.prepared, recipe).plan
+    moved = sum(n.channels for n in plan.neurons.values() if any(n.zero))
+    cost = state_cost(resident_states(plan), is_mixed(plan))
+    assert moved > 0 and not is_mixed(plan)
+    assert cost.metadata == moved and cost.packed == cost.payload + moved
 
 
 def test_widths_must_fit_the_channels() -> None:

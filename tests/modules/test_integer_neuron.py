@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.assemble import _conversions
+from ptq4snn.bridge.couplings import zero_points
 from ptq4snn.discovery.layout import Layout
 from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.models.neuron import fire
@@ -72,7 +73,10 @@ def element(plan: NeuronPlan, c: int, p: int, inputs: list[int]) -> list[tuple[i
             q = rshift(after, k + shift)
         else:
             q = rshift_dithered(after, k + shift, p, t)
-        v = min(max(q, -(2 ** (b - 1))), 2 ** (b - 1) - 1)
+        z = plan.zero[c]
+        v = min(max(q, -(2 ** (b - 1)) + z), 2 ** (b - 1) - 1 + z)
+        assert -(2 ** (b - 1)) <= v - z < 2 ** (b - 1)  # what is stored fits its bits
+        assert abs(a) <= plan.bound
         out.append((s, v, a))
     return out
 
@@ -84,18 +88,20 @@ def make(
     layout: Layout, shift: int, bits: list[int], leaks: list[tuple[int, int]], theta: list[int],
     input_bound: int, ks: list[int] | None = None, ratios: list[float] | None = None, reset: str = "hard",
     rounding: str = "even", rho: list[int] | None = None, emits_units: bool = True, steps: int = 6,
+    zero: list[int] | None = None,
 ) -> NeuronPlan:  # fmt: skip
     n = len(bits)
     steps_of_state = ratios if ratios is not None else [2.0 ** (k + shift) for k in ks or ()]
     pairs = [_conversions(r, Fraction2(*f)) for r, f in zip(steps_of_state, leaks, strict=True)]
-    kept = max(2 ** (b - 1) * c.value for b, (c, _) in zip(bits, pairs, strict=True))
+    zeros = zero or [0] * n
+    kept = max((2 ** (b - 1) + abs(z)) * c.value for b, z, (c, _) in zip(bits, zeros, pairs, strict=True))
     bound = input_bound * steps if max(bits) >= 32 else math.ceil(input_bound + kept) + 1
     unit = [0.01 * (i + 1) * 2.0**-shift for i in range(n)]
     return NeuronPlan(
         name="n", kind="pair", layout=layout, coupling="bridge", comparator=">=", reset=reset,
         rounding=rounding,
         v_rest=0.0, shift=shift, quantum=1.0, over_time=False, emits_units=emits_units, bits=tuple(bits),
-        zero=(0,) * n,
+        zero=tuple(zeros),
         k=tuple(ks) if ks is not None else (None,) * n,
         scales=tuple(u * r for u, r in zip(unit, steps_of_state, strict=True)), unit=tuple(unit),
         theta=tuple(map(float, theta)), rho=tuple(map(float, rho or theta)), leak=tuple(leaks),
@@ -173,6 +179,41 @@ def test_bridged_states(leak: str, reset: str, rounding: str) -> None:
                     rho=rho, emits_units=units)  # fmt: skip
         spikes += compare(plan, random_inputs(rng, layout, size))
     assert spikes > 0
+
+
+@pytest.mark.parametrize("rounding", ["even", "dither"])
+@pytest.mark.parametrize("reset", ["hard", "soft"])
+def test_zero_points(reset: str, rounding: str) -> None:
+    """Levels shifted by any of the zero points of a width, from all negative to all positive."""
+    spikes = 0
+    for seed in range(12):
+        rng = random.Random(f"{reset}{rounding}{seed}")
+        layout = LAYOUTS[seed % len(LAYOUTS)]
+        c, shift = layout.channels, rng.randint(0, 6)
+        bits = [rng.choice([2, 3, 4, 8]) for _ in range(c)]
+        zero = [rng.choice(zero_points(b)) for b in bits]
+        m, n = rng.choice(list(LEAKS.values()))
+        ks = [(n if n <= 8 else 0) - shift + rng.choice([0, 2, 4]) for _ in range(c)]
+        size = 2 ** rng.randint(6, 14)
+        theta = [rng.randint(1, size) for _ in range(c)]
+        plan = make(
+            layout, shift, bits, [(m, n)] * c, theta, size, ks, reset=reset, rounding=rounding, zero=zero
+        )
+        spikes += compare(plan, random_inputs(rng, layout, size))
+    assert spikes > 0
+
+
+@pytest.mark.parametrize(("bits", "zero"), [((2, 3), (2, 4)), ((2, 3), (-1, -3)), ((4, 4), (8, 0))])
+def test_channels_that_share_one_end_of_their_levels(bits: tuple[int, ...], zero: tuple[int, ...]) -> None:
+    """0..3 beside 0..7, and -3..0 beside -7..0."""
+    layout = Layout((2, 6), (0,))
+    plan = make(layout, 2, list(bits), [(1, 1)] * 2, [40, 60], 200, [0, 1], reset="soft", zero=list(zero))
+    compare(plan, random_inputs(random.Random(3), layout, 200))
+    core = core_of(plan)
+    far = torch.tensor([[[-1e4] * 6, [1e4] * 6]])
+    lowest, highest = (core.from_state_value(x)[0, :, 0].tolist() for x in (-far.abs(), far.abs()))
+    assert lowest == [-(2 ** (b - 1)) + z for b, z in zip(bits, zero, strict=True)]
+    assert highest == [2 ** (b - 1) - 1 + z for b, z in zip(bits, zero, strict=True)]
 
 
 @pytest.mark.parametrize("rounding", ["even", "dither"])

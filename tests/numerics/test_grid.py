@@ -47,8 +47,8 @@ def test_quantize_finds_a_nearest_point(values: list[float], scale: float, bits:
         )
 
 
-def sampled_error(a: float, b: float, step: float, bits: int, n: int = 100_000) -> float:
-    lo, hi = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+def sampled_error(a: float, b: float, step: float, bits: int, zero: int = 0, n: int = 100_000) -> float:
+    lo, hi = -(2 ** (bits - 1)) + zero, 2 ** (bits - 1) - 1 + zero
     x = a + (torch.arange(n, dtype=torch.float64) + 0.5) / n * (b - a)
     q = torch.floor(x / step + 0.5).clamp(lo, hi)
     return float((q * step - x).square().mean())
@@ -59,7 +59,7 @@ def sampled_error(a: float, b: float, step: float, bits: int, n: int = 100_000) 
     st.floats(0, 30),
     st.floats(0.05, 30),
     st.floats(0.05, 8),
-    st.sampled_from([2, 4, 8]),
+    st.sampled_from([2, 3, 4, 8]),
 )
 def test_interval_error_is_the_integral(
     side: float, near: float, width: float, step: float, bits: int
@@ -69,6 +69,33 @@ def test_interval_error_is_the_integral(
     found = float(interval_error(*ends, bits))
     expected = sampled_error(a, b, step, bits)
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-6 * step**2)  # midpoints of 100,000 cells
+
+
+@given(
+    st.sampled_from([-1.0, 1.0]),
+    st.floats(0, 12),
+    st.floats(0.05, 12),
+    st.floats(0.2, 4),
+    st.sampled_from([2, 3, 4]).flatmap(
+        lambda b: st.tuples(st.just(b), st.integers(-(2 ** (b - 1)) + 1, 2 ** (b - 1)))
+    ),
+)
+def test_interval_error_of_shifted_levels_is_the_integral(
+    side: float, near: float, width: float, step: float, grid: tuple[int, int]
+) -> None:
+    bits, zero = grid
+    a, b = side * near, side * (near + width)
+    ends = (torch.tensor([v], dtype=torch.float64) for v in (a, b, step))
+    found = float(interval_error(*ends, bits, zero))
+    assert found == pytest.approx(sampled_error(a, b, step, bits, zero), rel=1e-3, abs=1e-6 * step**2)
+
+
+def test_without_levels_on_a_side_the_error_is_the_value_itself() -> None:
+    """2 bits shifted by 2: the grid is 0, 1, 2, 3. On [-2, -1] the mean of x^2 is 7/3."""
+    one = torch.ones(1, dtype=torch.float64)
+    assert float(interval_error(-one, -2 * one, one, 2, 2)) == pytest.approx(7 / 3)
+    assert float(interval_error(2 * one, 3 * one, one, 2, 2)) == pytest.approx(1 / 12)
+    assert float(interval_error(one, 2 * one, one, 2, -1)) == pytest.approx(7 / 3)
 
 
 def test_the_two_sides_clip_at_their_own_ends() -> None:

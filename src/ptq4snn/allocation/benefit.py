@@ -2,8 +2,8 @@
 
     min  sum_c weight_c cost_c(b_c)     s.t.     sum_c b_c N_c <= budget sum_c N_c
 
-cost_c(b) is the replay cost of channel c at b bits and its best exponent. For a price p of one bit every channel
-takes the width with the least weight * cost + p * b * N; the price is found by bisection.
+cost_c(b) is the replay cost of channel c at b bits and its best exponent. For a price p of one bit every
+channel takes the width with the least weight * cost + p * b * N; the price is found by bisection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def cheapest(costs: Tensor, widths: tuple[int, ...], channels: Channels, budget:
     costs = costs.cummin(1).values  # more bits never cost more: what says otherwise is noise
     forbidden = channels.protected[:, None] & (bits < PROTECTED)
     least = torch.where(forbidden, bits.max(), bits).amin(1)
-    if average_bits(least, channels.elements) <= budget:
+    if len(bits[bits >= PROTECTED]) and average_bits(least, channels.elements) <= budget:
         costs = costs.masked_fill(forbidden, torch.inf)
     size = (bits * channels.elements[:, None]).double()  # [n, widths]
 
@@ -42,14 +42,18 @@ def cheapest(costs: Tensor, widths: tuple[int, ...], channels: Channels, budget:
 
 
 def _spend(chosen: Tensor, costs: Tensor, bits: Tensor, elements: Tensor, budget: float) -> Tensor:
-    """Give what is left of the budget to the channels that gain most for each bit, one width up."""
+    """Give what is left of the budget to the widening that gains most for each bit, as long as one fits.
+
+    Channels that cost alike change at the same price, so what is left may be worth many of them.
+    """
     left = budget * float(elements.sum()) - float((chosen * elements).sum())
-    index = torch.searchsorted(bits, chosen)
-    above = (index + 1).clamp_max(len(bits) - 1)
-    price = ((bits[above] - chosen) * elements).double()
-    gain = (costs.gather(1, index[:, None]) - costs.gather(1, above[:, None]))[:, 0] / price.clamp_min(1)
     out = chosen.clone()
-    for i in torch.sort(gain, descending=True, stable=True).indices.tolist():
-        if 0 < price[i] <= left and gain[i] > 0:
-            out[i], left = bits[above[i]], left - float(price[i])
-    return out
+    while True:
+        more = ((bits - out[:, None]) * elements[:, None]).double()  # [n, widths]
+        now = costs.gather(1, torch.searchsorted(bits, out)[:, None])
+        gain = torch.where((more > 0) & (more <= left), (now - costs) / more, 0.0)
+        best = int(gain.argmax())
+        i, width = divmod(best, len(bits))
+        if not gain[i, width] > 0:
+            return out
+        out[i], left = bits[width], left - float(more[i, width])

@@ -57,7 +57,10 @@ class ExponentTable:
             v = self.view
             zeros = zero_points(bits) if v.zero_points else (0,)
             costs = torch.stack(
-                [exponent_errors(self.objective, v.statistics, v.theta, v.scale, bits, v.ks, z) for z in zeros]
+                [
+                    exponent_errors(self.objective, v.statistics, v.theta, v.scale, bits, v.ks, z)
+                    for z in zeros
+                ]
             )
             best = costs.min(0)  # of equal costs the first: no shift
             self.costs[bits] = best.values, torch.tensor(zeros)[best.indices]

@@ -192,7 +192,9 @@ def build_lattice(
     streams = stream_scales(folded, seen)
     made: dict[str, ProjectionLattice] = {}
     for name in d.projections:  # in execution order, so a chain's first projection comes first
-        made[name] = _projection(folded, seen, recipe, name, made, streams, scales or {}, integers or {}, biases or {})
+        made[name] = _projection(
+            folded, seen, recipe, name, made, streams, scales or {}, integers or {}, biases or {}
+        )
     shifts = _group_shifts(folded, made)
     made = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
     neurons = {n: _neuron(folded, n, made, streams) for n in d.neurons}

@@ -2,11 +2,11 @@
 
     d[t] = S[t] - S_float[t]        cost = mean( sum_t |d[t]| + 1/2 |sum_t d[t]| ) + 2 |mean( sum_t d[t] )|
 
-with means over trajectories: a flip is forgiven more easily than a spike too many or too few, and that more
-easily than a channel whose firing rate drifts, because such errors add up in the next layer. Far tails of the
-state, which dominate a squared error, cannot change a spike and cost nothing here; a step so coarse that small
-currents never add up costs every spike that is lost. Of scales that cost as much, the one whose potential stays
-nearer to the float one's is better.
+with means over trajectories: a flip is forgiven more easily than a spike too many or too few, and that
+more easily than a channel whose firing rate drifts, because such errors add up in the next layer. Far tails
+of the state, which dominate a squared error, cannot change a spike and cost nothing here; a step so coarse
+that small currents never add up costs every spike that is lost. Of scales that cost as much, the one whose
+potential stays nearer to the float one's is better.
 """
 
 from __future__ import annotations
@@ -62,9 +62,15 @@ def offsets(places: Tensor, t: int) -> Tensor:
     return ((40503 * places + (bit_reverse4(t) << 12) + 2048) % 65536).float() / 65536
 
 
-def replay_cost(neuron: Dynamics, trace: Trace, step: Tensor, levels: Levels) -> Tensor:
-    """Cost [C] of storing the state in steps of `step` [C], from the least to the largest of `levels`."""
+def replay_cost(
+    neuron: Dynamics, trace: Trace, step: Tensor, levels: Levels, trained: Tensor | None = None
+) -> Tensor:
+    """Cost [C] of storing the state in steps of `step` [C], from the least to the largest of `levels`.
+
+    Potentials are compared in parts of the threshold `trained` [C, 1]; None: it is the neuron's.
+    """
     step = step.float()[:, None]
+    theta = neuron.theta if trained is None else trained
     v = exact = torch.zeros_like(trace.currents[0])
     flips, drift, apart = torch.zeros_like(v), torch.zeros_like(v), torch.zeros_like(v)
     for t, (current, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
@@ -75,7 +81,7 @@ def replay_cost(neuron: Dynamics, trace: Trace, step: Tensor, levels: Levels) ->
         drift += difference
         reference = torch.addcmul(current, exact, neuron.leak)
         exact = neuron.after(reference, fired)
-        apart += ((h - reference) / neuron.theta).abs_().clamp_max_(1)
+        apart += ((h - reference) / theta).abs_().clamp_max_(1)
         offset = offsets(trace.places, t) if neuron.rounding == "dither" else None
         v = settle(neuron.after(h, s), step, levels, offset)
     each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
@@ -93,7 +99,7 @@ class Replay:
     ) -> Tensor:
         """[C, n] of the candidate scales [C, n]."""
         away = outside(scales / theta[:, None], bits)
-        hopeless = (1 + COUNT_WEIGHT + RATE_WEIGHT) * len(self.trace.currents)
+        hopeless = (1 + COUNT_WEIGHT + RATE_WEIGHT + TIE) * len(self.trace.currents)  # the largest cost
         out = hopeless + away
         levels = tuple(torch.tensor(float(level + zero)) for level in signed_range(bits))
         for i in (away == 0).any(0).nonzero().flatten().tolist():

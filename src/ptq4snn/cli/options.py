@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
         ("experiment", experiment_options, "run a table or figure of the paper on your model and data"),
         ("models", models_options, "list the built-in models, or tell all about one"),
         ("train", train_options, "train a built-in model, or your own, by a recipe"),
-        ("demo", demo_options, "quantize the embedded model in eight ways and print one table"),
+        ("demo", demo_options, "quantize the embedded model in ten ways and print one table"),
     ):
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         fill(command)
@@ -95,6 +95,7 @@ def quantize_options(p: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--seed", type=int, metavar="N", help="of everything drawn at random (0)")
     p.add_argument("--out", metavar="FILE", help="the bundle; its report is FILE.report.json (model.ptq)")
+    p.add_argument("--work", metavar="DIR", help="keeps finished blocks of the rounding, to go on from")
 
 
 def inspect_options(p: argparse.ArgumentParser) -> None:

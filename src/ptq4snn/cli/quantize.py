@@ -27,7 +27,13 @@ def run(args: argparse.Namespace) -> None:
     device = load_device(args)
     model, samples = load_model(args), load_data(args, "calibration")
     q = ptq4snn.quantize(
-        model, samples, recipe, batch_axis=args.batch_axis, device=device, progress=for_terminal()
+        model,
+        samples,
+        recipe,
+        batch_axis=args.batch_axis,
+        device=device,
+        progress=for_terminal(),
+        work=args.work,
     )
     written = [] if out is None else save(q, out)
     if args.json:

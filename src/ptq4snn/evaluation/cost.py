@@ -5,6 +5,7 @@ The models take plain tuples, not torch modules, so that any allocation can be c
 * A channel's state is one packet, padded to 32-bit words (channel-major).
 * Metadata of mixed precision: a 2-bit tag and an 8-bit shift for every channel but the stem's. A uniform
   width needs no tag, and the paper counts no shift there; both totals are given, without and with shifts.
+* Zero points of the states are metadata in any case: a byte for every channel of a neuron that has them.
 * State energy: words moved, metadata included, over the words of the M32 row (stem 16 bits, the others 32).
 * Operation energy: 0.9 pJ an accumulate, 4.6 pJ a multiply-accumulate (45 nm, float32), before and after
   alike: it shows what changed firing costs, and gives no credit for narrower integers.
@@ -25,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 WORD = 32
-TAG_BITS, SHIFT_BITS = 2, 8
+TAG_BITS, SHIFT_BITS, ZERO_BITS = 2, 8, 8
 MULTIPLIER_BITS = 15
 FLOAT_BITS, STEM_BITS, STREAM_BITS = 32, 16, 16
 AC_PJ, MAC_PJ = 0.9, 4.6
@@ -44,6 +45,7 @@ class StateTensor:
     bits: Sequence[int]  # one per channel, or one for all
     stem: bool = False
     scale_bits: int | None = None  # what says its scale; None: a shift per channel
+    zero_points: bool = False
 
     def widths(self) -> dict[int, int]:
         """Channels of each width."""
@@ -68,6 +70,9 @@ class StateTensor:
             return 0
         return self.channels * SHIFT_BITS if self.scale_bits is None else self.scale_bits
 
+    def zero_bits(self) -> int:
+        return self.channels * ZERO_BITS if self.zero_points else 0
+
     def tag_bits(self) -> int:
         """A tag tells 2, 4, 8 and 16 bits apart; a 32-bit state has none."""
         return 0 if self.stem else TAG_BITS * sum(n for b, n in self.widths().items() if b < FLOAT_BITS)
@@ -84,7 +89,7 @@ class StateCost:
     float32: int
     logical: int
     payload: int  # padded to words
-    metadata: int  # tags and shifts of mixed precision, else 0
+    metadata: int  # tags and shifts of mixed precision, and zero points
     packed: int  # payload and metadata
     energy: float | None  # None: there is no state
     shifts: int  # what the scales take in any case
@@ -105,7 +110,8 @@ def state_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
     logical = sum(t.logical_bits() for t in ts)
     words = sum(t.words() for t in ts)
     tags, shifts = sum(t.tag_bits() for t in ts) if mixed else 0, sum(t.shift_bits() for t in ts)
-    metadata = tags + shifts if mixed else 0
+    zeros = sum(t.zero_bits() for t in ts)
+    metadata = zeros + (tags + shifts if mixed else 0)
     baseline = sum(t.words(STEM_BITS if t.stem else FLOAT_BITS) for t in ts)
 
     def energy(extra: int) -> float | None:
@@ -123,8 +129,8 @@ def state_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
         packed=words * WORD // 8 + _ceil(metadata, 8),
         energy=energy(metadata),
         shifts=_ceil(shifts, 8),
-        packed_with_shifts=words * WORD // 8 + _ceil(tags + shifts, 8),
-        energy_with_shifts=energy(tags + shifts),
+        packed_with_shifts=words * WORD // 8 + _ceil(tags + shifts + zeros, 8),
+        energy_with_shifts=energy(tags + shifts + zeros),
     )
 
 
@@ -140,7 +146,7 @@ def _scale_bits(n: NeuronPlan) -> int:
 def resident_states(plan: Plan) -> list[StateTensor]:
     """The states a plan keeps between time steps; neurons that carry none are left out."""
     return [
-        StateTensor(n.channels, n.elements, n.bits, n.stem, _scale_bits(n))
+        StateTensor(n.channels, n.elements, n.bits, n.stem, _scale_bits(n), any(n.zero))
         for n in plan.neurons.values()
         if n.carries_state
     ]

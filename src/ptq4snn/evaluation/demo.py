@@ -1,4 +1,4 @@
-"""The demo's table: the embedded default at W4/M32 and at W4/M4 under every coupling."""
+"""The demo's table: the embedded default under every coupling as in the paper, then the library's default."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from ptq4snn.recipe import Recipe
 
 __all__ = ["SETTINGS", "rows"]
 
-SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("W4/M32", {"coupling": "none", "allocation": "uniform"}),
-    ("W4/M4 reuse", {"coupling": "reuse", "allocation": "uniform"}),
-    ("W4/M4 flowq", {"coupling": "flowq", "allocation": "uniform"}),
-    ("W4/M4 layerwise", {"coupling": "layerwise", "allocation": "uniform"}),
-    ("W4/M4 independent", {"coupling": "independent", "allocation": "uniform"}),
-    ("W4/M4 bridge", {"coupling": "bridge", "allocation": "uniform"}),
-    ("W4/M4 bridge + MPBA", {"coupling": "bridge", "allocation": "mpba"}),
+SETTINGS: tuple[tuple[str, str], ...] = (
+    ("W4/M32 nearest", "paper+nearest+w4m32"),
+    ("W4/M4 reuse", "paper+nearest+reuse+uniform+w4m4"),
+    ("W4/M4 flowq", "paper+nearest+flowq+uniform+w4m4"),
+    ("W4/M4 layerwise", "paper+nearest+layerwise+uniform+w4m4"),
+    ("W4/M4 independent", "paper+nearest+independent+uniform+w4m4"),
+    ("W4/M4 bridge", "paper+nearest+uniform+w4m4"),
+    ("W4/M4 bridge + MPBA", "paper+nearest+w4m4"),
+    ("W4/M32 GPTQ", "w4m32"),
+    ("W4/M4, the default", "w4m4"),
+    ("W4/M2", "w4m2"),
 )
 BATCH = 100
 
@@ -36,8 +39,8 @@ def rows(progress: Progress, data: str = "default") -> Iterator[dict[str, Any]]:
     recipe = Recipe()
     base = evaluate(model, batches, progress=progress)["accuracy"]
     prepared = prepare(model, normalize(calibration), recipe, progress=progress)
-    for i, (setting, changes) in enumerate(SETTINGS):
-        q = run(prepared, recipe.replace(**changes))
+    for i, (setting, words) in enumerate(SETTINGS):
+        q = run(prepared, Recipe.parse(words))
         total = q.report["summary"]
         if i == 0:
             yield {

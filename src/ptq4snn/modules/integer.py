@@ -43,15 +43,18 @@ class IntegerCore(NeuronCore):
         self._keep("rho", plan.rho)
         self._keep("unit", plan.unit)
         self._keep("scale", plan.scales)
-        ranges = [signed_range(b) for b in plan.bits]
-        self._keep("lo", [r[0] + z for r, z in zip(ranges, plan.zero, strict=True)])
-        self._keep("hi", [r[1] + z for r, z in zip(ranges, plan.zero, strict=True)])
+        ranges = [
+            (lo + z, hi + z) for (lo, hi), z in zip(map(signed_range, plan.bits), plan.zero, strict=True)
+        ]
+        same = len(set(ranges)) == 1  # clamp takes two numbers or two tensors
+        self._keep("lo", [lo for lo, _ in ranges], same)
+        self._keep("hi", [hi for _, hi in ranges], same)
         self.phases: dict[tuple[int, ...], Tensor] = {}
         self._seen = (-1, 0)  # forward pass, steps in it
 
-    def _keep(self, name: str, values: Sequence[float]) -> None:
+    def _keep(self, name: str, values: Sequence[float], same: bool | None = None) -> None:
         """A parameter per channel; where all are equal a plain number, which is faster."""
-        same = len(set(values)) == 1
+        same = len(set(values)) == 1 if same is None else same
         vector = torch.tensor(list(values), dtype=torch.float64)
         self.register_buffer(
             f"_{name}", None if same else self.plan.layout.broadcast(vector), persistent=False

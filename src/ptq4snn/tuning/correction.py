@@ -78,5 +78,8 @@ def corrected_threshold(assembly: Assembly, plan: NeuronPlan, trace: Trace) -> T
         for i in (0, 1)
     )
     moved = [n.theta * (1 + m) for m in MOVES]
-    costs = torch.stack([replay_cost(assembly.dynamics(n, theta), trace, step, levels) for theta in moved])
+    trained = assembly.dynamics(n).theta  # one measure for all, or a higher threshold alone would cost less
+    costs = torch.stack(
+        [replay_cost(assembly.dynamics(n, theta), trace, step, levels, trained) for theta in moved]
+    )
     return torch.stack(moved).gather(0, costs.argmin(0, keepdim=True))[0]

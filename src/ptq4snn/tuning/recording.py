@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from ptq4snn.modules.quantized import QuantizedModel
@@ -25,13 +24,17 @@ def _samples(prepared: Prepared) -> int:
     return sum(x.shape[prepared.batch_axis] for x in trace_batches(prepared))
 
 
+def _current(gain: Tensor, x: Tensor) -> Tensor:
+    return gain.to(x) * x  # on the model's device
+
+
 def float_traces(prepared: Prepared) -> dict[str, Trace]:
     """Of every neuron that carries a state, recorded when first asked for."""
     if not prepared.traces:
         folded, tracers, cores = prepared.folded, {}, {}
         for name, info in folded.discovery.neurons.items():
             if info.carries_state:
-                current = partial(torch.mul, folded.specs[name].gain.float())
+                current = partial(_current, folded.specs[name].gain)
                 tracers[name] = Tracer(info.layout, current, info.steps, _samples(prepared))
                 cores[name] = folded.core(name)
         prepared.traces = record_traces(folded.model, cores, tracers, trace_batches(prepared))

@@ -24,7 +24,7 @@ def tune_states(
     With `sequential` these are the currents of the quantized network, else those of the float one.
     """
     recipe = assembly.recipe
-    names = [n for n in assembly.lattice.neurons if assembly.in_budget(n)]
+    names = [n for n in assembly.lattice.neurons if assembly.in_budget(n) and assembly.bridged(n)]
     plan = assembly.plan(bits)
     if not ((recipe.sequential and assembly.traces) or recipe.correction == "threshold"):
         return plan

@@ -1,0 +1,177 @@
+"""Methods against each other on every trained model: the tables of docs/results.md.
+
+    python benchmarks/methods.py --data cifar10:DIR --data nmnist:FILE --data camvid:FILE
+
+One `--data` for each data set; CIFAR10-DVS-sim is made from CIFAR-10. A model whose data is not given is left
+out. For every model this is
+
+    ptq4snn compare MODEL --data DATA --seeds 0 1 2 --methods METHODS ...
+
+Finished runs are kept in --out (runs/methods) and reused; two processes may share it. The figures go to
+benchmarks/methods.json, the tables in docs/results.md are written anew from it (--write does only that).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from ptq4snn.data.samples import SampleBatches
+from ptq4snn.data.source import open_samples
+from ptq4snn.experiments.compare import compare, today
+from ptq4snn.models.trained import TRAINED
+from ptq4snn.progress import for_terminal
+
+RESULTS = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
+SIMULATED = {"cifar10-dvs-sim": "cifar10"}  # made from the images of
+METHODS = {  # what the goals are about
+    "GPTQ W4/M32": "gptq+w4m32",
+    "FlowQ W4/M4": "paper+nearest+flowq+uniform+w4m4",
+    "layer-wise W4/M4": "paper+nearest+layerwise+uniform+w4m4",
+    "paper W4/M4": "paper+gptq+w4m4",
+    "best-fast W4/M4": "best-fast+w4m4",
+    "paper W4/M2": "paper+gptq+w4m2",
+    "best-fast W4/M2": "best-fast+w4m2",
+}
+ABLATION = {  # the paper's states, then one option after the other; weights by GPTQ
+    "squared error (paper's bridge)": "separate+gptq+uniform+squared_error+w4m{}",
+    "with MPBA (paper)": "separate+gptq+mpba+squared_error+w4m{}",
+    "replay": "separate+gptq+uniform+replay+w4m{}",
+    "replay, dither": "separate+gptq+uniform+replay+dither+w4m{}",
+    "replay, benefit, 3-bit": "separate+gptq+benefit+3-bit+replay+w4m{}",
+    "replay, sequential": "separate+gptq+uniform+replay+sequential+w4m{}",
+    "... zero point": "separate+gptq+uniform+replay+sequential+zero-point+w4m{}",
+    "... zero point, dither": "separate+gptq+uniform+replay+sequential+zero-point+dither+w4m{}",
+    "... zero point, bias": "separate+gptq+uniform+replay+sequential+zero-point+bias+w4m{}",
+    "... zero point, threshold": "separate+gptq+uniform+replay+sequential+zero-point+threshold+w4m{}",
+    "... zero point, benefit, 3-bit": "separate+gptq+benefit+3-bit+replay+sequential+zero-point+w4m{}",
+}
+ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
+
+
+def ablation() -> dict[str, str]:
+    rows = {"GPTQ W4/M32": "gptq+w4m32"}
+    for bits in (4, 2):
+        rows |= {f"{label}, M{bits}": spec.format(bits) for label, spec in ABLATION.items()}
+    return rows
+
+
+def measure(
+    name: str, data: str, methods: dict[str, str], seeds: list[int], out: Path, limit: int | None
+) -> Any:
+    """The rows of a model."""
+    entry = TRAINED[name]
+    test = open_samples(data, "test", entry.preprocessing, entry.data)
+    train = open_samples(data, "calibration", entry.preprocessing, entry.data)
+    found = compare(
+        entry.load(),
+        SampleBatches(train, 16),
+        SampleBatches(test, 50),
+        [f"{label}={spec}" for label, spec in methods.items()],
+        seeds,
+        folder=out,
+        limit=limit,
+        progress=for_terminal(),
+        report=lambda m, seed, r, stored: print(f"{name}: {m.label} {seed}: {r['score']:.2f}", flush=True),
+    )
+    rows = found.to_dict()["rows"]
+    each = {m.label: [r["score"] for r in found.of(m)] for m in found.methods}
+    return {
+        "data": entry.data,
+        "samples": found.runs[0]["samples"],
+        "date": today(),
+        "seeds": seeds,
+        "rows": [r | {"each": each[r["method"]]} for r in rows],
+    }
+
+
+def table(results: dict[str, Any], labels: list[str]) -> str:
+    """A line a model, a column a method: mean score, spread over seeds, change from M32 with its interval."""
+    head = ["model", "float", *labels]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name, r in results.items():
+        rows = {row["method"]: row for row in r["rows"]}
+        cells = [f"`{name}`<br>{r['samples']:,} samples", f"{rows['float']['score']:.2f}"]
+        cells += [cell(rows[label]) for label in labels]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def cell(row: dict[str, Any]) -> str:
+    text = f"**{row['score']:.2f}**"
+    if row["spread"] is not None:
+        text += f" ± {row['spread']:.2f}"
+    text += f"<br>float {row['change_from_float']:+.2f}"
+    if row["change_from_baseline"] is not None:
+        text += f"<br>M32 {row['change_from_baseline']:+.2f}"
+        if row["interval_95"] is not None:
+            text += " [{:+.2f}, {:+.2f}]".format(*row["interval_95"])
+    return text
+
+
+def write_page(results: dict[str, Any]) -> None:
+    text = PAGE.read_text("utf-8")
+    for part in ("methods", "ablation"):
+        found = results.get(part, {})
+        begin, end = BEGIN.format(part), END.format(part)
+        if not found or begin not in text:
+            continue
+        labels = [r["method"] for r in next(iter(found.values()))["rows"] if r["method"] != "float"]
+        made = table(found, labels) if part == "methods" else transposed(found, labels)
+        text = text.split(begin)[0] + f"{begin}\n{made}\n{end}" + text.split(end)[1]
+    PAGE.write_text(text, "utf-8")
+
+
+def transposed(results: dict[str, Any], labels: list[str]) -> str:
+    """A line a method, a column a model: score, and KL to the float model on held-out samples."""
+    head = ["states", *(f"`{name}`" for name in results)]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for label in labels:
+        cells = [label]
+        for r in results.values():
+            row = next(row for row in r["rows"] if row["method"] == label)
+            cells.append(f"{row['score']:.2f} (KL {row['kl']:.4f})")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def known() -> dict[str, Any]:
+    """What was measured so far; read anew each time, so that two runs can share the work."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    order = {n: i for i, n in enumerate(TRAINED)}
+    return {part: dict(sorted(rows.items(), key=lambda x: order[x[0]])) for part, rows in found.items()}
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--data", action="append", default=[], metavar="NAME:PATH")
+    p.add_argument("--model", action="append", metavar="NAME", help="only these")
+    p.add_argument("--part", choices=("methods", "ablation"), default="methods")
+    p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    p.add_argument("--out", default="runs/methods", type=Path, help="where finished runs are kept")
+    p.add_argument("--limit", type=int, help="test samples at most, to try it; nothing is written")
+    p.add_argument("--write", action="store_true", help="only write the page")
+    a = p.parse_args()
+    places = dict(d.split(":", 1) for d in a.data)
+    methods = METHODS if a.part == "methods" else ablation()
+    wanted = a.model or (list(TRAINED) if a.part == "methods" else list(ABLATED))
+    for name in [] if a.write else wanted:
+        entry = TRAINED[name]
+        place = places.get(SIMULATED.get(entry.data, entry.data))
+        if place is None:
+            continue
+        found = measure(name, f"{entry.data}:{place}", methods, a.seeds, a.out, a.limit)
+        if a.limit is None:
+            results = known()
+            results[a.part] = results.get(a.part, {}) | {name: found}
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    if a.limit is None:
+        write_page(known())
+
+
+if __name__ == "__main__":
+    main()
