@@ -38,17 +38,17 @@ METHODS = {  # what the goals are about
     "best-fast W4/M2": "best-fast+w4m2",
 }
 ABLATION = {  # the paper's states, then one option after the other; weights by GPTQ
-    "squared error (paper's bridge)": "separate+gptq+uniform+squared_error+w4m{}",
-    "with MPBA (paper)": "separate+gptq+mpba+squared_error+w4m{}",
-    "replay": "separate+gptq+uniform+replay+w4m{}",
-    "replay, dither": "separate+gptq+uniform+replay+dither+w4m{}",
-    "replay, benefit, 3-bit": "separate+gptq+benefit+3-bit+replay+w4m{}",
-    "replay, sequential": "separate+gptq+uniform+replay+sequential+w4m{}",
-    "... zero point": "separate+gptq+uniform+replay+sequential+zero-point+w4m{}",
-    "... zero point, dither": "separate+gptq+uniform+replay+sequential+zero-point+dither+w4m{}",
-    "... zero point, bias": "separate+gptq+uniform+replay+sequential+zero-point+bias+w4m{}",
-    "... zero point, threshold": "separate+gptq+uniform+replay+sequential+zero-point+threshold+w4m{}",
-    "... zero point, benefit, 3-bit": "separate+gptq+benefit+3-bit+replay+sequential+zero-point+w4m{}",
+    "squared error (paper's bridge)": "paper+separate+gptq+uniform+w4m{}",
+    "with MPBA (paper)": "paper+separate+gptq+w4m{}",
+    "replay": "paper+separate+gptq+uniform+replay+w4m{}",
+    "replay, dither": "paper+separate+gptq+uniform+replay+dither+w4m{}",
+    "replay, benefit, 3-bit": "paper+separate+gptq+benefit+3-bit+replay+w4m{}",
+    "replay, sequential": "paper+separate+gptq+uniform+replay+sequential+w4m{}",
+    "... zero point": "paper+separate+gptq+uniform+replay+sequential+zero-point+w4m{}",
+    "... zero point, dither": "paper+separate+gptq+uniform+replay+sequential+zero-point+dither+w4m{}",
+    "... zero point, bias": "paper+separate+gptq+uniform+replay+sequential+zero-point+bias+w4m{}",
+    "... zero point, threshold": "paper+separate+gptq+uniform+replay+sequential+zero-point+threshold+w4m{}",
+    "... zero point, benefit, 3-bit": "paper+separate+gptq+benefit+3-bit+replay+sequential+zero-point+w4m{}",
 }
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 

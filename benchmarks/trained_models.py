@@ -1,4 +1,4 @@
-"""Every trained model, float and quantized, on its whole test split: the table of docs/results.md.
+"""Every trained model by the paper's states on nearest weights, on its whole test split (docs/results.md).
 
     python benchmarks/trained_models.py --data cifar10:DIR --data nmnist:FILE --data camvid:FILE
 
@@ -48,7 +48,7 @@ def measure(name: str, data: str, limit: int | None) -> dict[str, Any]:
     prepared = prepare(model, calibration(train), Recipe(), progress=progress)
     for setting in SETTINGS:
         began = time.monotonic()
-        q = run(prepared, Recipe.parse(setting).replace(**FIXED.get(entry.data, {})))
+        q = run(prepared, Recipe.parse(f"paper+nearest+{setting}").replace(**FIXED.get(entry.data, {})))
         total = q.report["summary"]
         found = score(ptq4snn.evaluate(q, batches, progress=progress))
         keys = ("average_bits", "saturation", "flip_rate", "agreement", "weight_bytes", "state_bytes")

@@ -19,7 +19,12 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.pipeline import Prepared, Result, nearest_to_float, prepare, run
 from ptq4snn.recipe import Recipe
 
-SMALL = {"holdout": 16, "sensitivity_batches": 1}
+# the paper's procedure with weights rounded to the nearest, whatever the defaults are
+PLAIN: dict[str, Any] = {
+    "rounding": "nearest", "allocation": "mpba", "objective": "squared_error", "sequential": False,
+    "zero_point": "none", "joint": None,
+}  # fmt: skip
+SMALL: dict[str, Any] = {"holdout": 16, "sensitivity_batches": 1, **PLAIN}
 
 
 def quantized(prepared: Prepared, **changes: Any) -> QuantizedModel:
@@ -33,7 +38,11 @@ def test_same_plan_for_any_batches_and_for_two_runs(
     small_model: Callable[..., nn.Module], images: Callable[..., Tensor]
 ) -> None:
     x = images(70)
-    recipe = Recipe(holdout=32, sensitivity_batches=2, beta_grid=(0.0, 1.0), percentile_grid=(90.0, 98.0))
+    recipe = Recipe(
+        **SMALL | {"holdout": 32, "sensitivity_batches": 2},
+        beta_grid=(0.0, 1.0),
+        percentile_grid=(90.0, 98.0),
+    )
 
     def loader() -> Iterator[tuple[Tensor, Tensor]]:
         for part in x.split(9):
@@ -251,6 +260,12 @@ def test_zero_points_and_mixed_widths_come_back_from_a_bundle(
     assert {b for n in inside for b in n.bits} <= {2, 3, 4, 8}
     assert 2.5 < q.plan.average_bits() <= 2.7
     assert not any(any(n.zero) for n in q.plan.neurons.values() if not n.in_budget)
+    for n in inside:  # every level times what brings it to A fits behind the largest input
+        source = observed.folded.discovery.neurons[n.name].projections[0]
+        ends = [(z - 2 ** (b - 1), z + 2 ** (b - 1) - 1) for b, z in zip(n.bits, n.zero, strict=True)]
+        levels = [max(-low, high) for low, high in ends]
+        kept = max(v * m / 2**s for v, (m, s) in zip(levels, n.charge, strict=True))
+        assert n.bound >= q.plan.projections[source].bound + kept
     q.save(tmp_path / "m.ptq")
     again = load_model(tmp_path / "m.ptq", observed.model)
     assert again.plan == q.plan

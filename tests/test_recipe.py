@@ -11,16 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptq4snn.errors import RecipeError
-from ptq4snn.recipe import CHOICES, PRESETS, Override, Recipe
+from ptq4snn.recipe import CHOICES, OPTIONS, PRESETS, Override, Recipe
 
 
 def test_defaults_are_those_of_the_method() -> None:
     r = Recipe()
-    assert (r.weights, r.membrane, r.coupling, r.allocation) == (4, 4.0, "bridge", "mpba")
+    assert (r.weights, r.membrane, r.coupling) == (4, 4.0, "bridge")
+    assert r == Recipe.parse("best-fast+w4m4")
     assert (r.calibration, r.holdout, r.micro_batch, r.sensitivity_batches) == (1024, 128, 16, 10)
     assert r.beta_grid == (0, 0.2, 0.4, 0.6, 0.8, 1) and r.percentile_grid == (96, 97, 98, 99)
     assert (r.first_bits, r.first_membrane, r.last_bits, r.chain_bits) == (8, 16, 8, 8)
-    assert (r.lambda_mem, r.joint, r.beta, r.percentile, r.seed) == (1.0, None, None, None, 0)
+    assert (r.lambda_mem, r.beta, r.percentile, r.seed) == (1.0, None, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +97,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"beta_grid": []}, "beta_grid must be a list of numbers"),
     ({"beta_grid": "0.5"}, "beta_grid must be a list"),
     ({"percentile_grid": [96, "97"]}, "every value of percentile_grid"),
-    ({"sequential": True}, 'sequential tuning is judged by replay: choose objective "replay" or "auto"'),
-    ({"sequential": 1, "objective": "replay"}, "sequential must be true or false"),
+    ({"sequential": 1}, "sequential must be true or false"),
     ({"uniform_competes": "yes"}, "uniform_competes must be true or false"),
     ({"correction": "biases"}, "did you mean 'bias'?"),
     ({"zero_point": "tensor"}, "zero_point must be one of none, channel"),
-    ({"widths": [2, 3, 4, 8]}, 'choose allocation "benefit"'),
+    ({"widths": [2, 3, 4, 8], "allocation": "mpba"}, 'choose allocation "benefit"'),
     ({"widths": [2, 5], "allocation": "benefit"}, "every value of widths must be one of 2, 3, 4, 8"),
     ({"widths": [], "allocation": "benefit"}, "widths must be a list of numbers"),
     ({"widths": [4, 8], "allocation": "benefit", "membrane": 3}, "3 bits cannot be met with widths (4, 8)"),
@@ -131,12 +131,6 @@ def test_bad_values_are_one_sentence(values: dict[str, Any], message: str) -> No
 # --- words ----------------------------------------------------------------------------------------
 
 
-def differences(spec: str) -> dict[str, Any]:
-    """Fields that a recipe's words set otherwise than the default."""
-    plain, found = Recipe().to_dict(), Recipe.parse(spec).to_dict()
-    return {k: v for k, v in found.items() if v != plain[k]}
-
-
 @pytest.mark.parametrize(("field", "word"), [(f, w) for f, words in CHOICES.items() for w in words])
 def test_every_word_sets_its_field_and_no_other(field: str, word: str) -> None:
     found = Recipe.parse(f"w5m2+{word}")
@@ -144,10 +138,16 @@ def test_every_word_sets_its_field_and_no_other(field: str, word: str) -> None:
     assert found == Recipe(weights=5, membrane=2).replace(**{field: word})
 
 
+@pytest.mark.parametrize("word", OPTIONS)
+def test_every_option_sets_what_it_says(word: str) -> None:
+    paper = Recipe.parse("paper+uniform+replay")
+    found = Recipe.parse(f"paper+uniform+replay+{word}")
+    assert found == paper.replace(**OPTIONS[word]) != paper
+
+
 def test_no_two_fields_share_a_word() -> None:
-    words = [w for values in CHOICES.values() for w in values]
+    words = [*PRESETS, *OPTIONS, *(w for values in CHOICES.values() for w in values)]
     assert len(set(words)) == len(words)
-    assert not set(words) & set(PRESETS)
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
@@ -178,15 +178,14 @@ def test_the_paper_is_the_paper_after_any_word() -> None:
     assert (paper.objective, paper.state_rounding, paper.sequential) == ("squared_error", "even", False)
     assert (paper.correction, paper.zero_point, paper.widths) == ("none", "none", (2, 4, 8))
     assert not paper.uniform_competes
-    for word in [*PRESETS, *(w for values in CHOICES.values() for w in values)]:
+    for word in [*PRESETS, *OPTIONS, *(w for values in CHOICES.values() for w in values)]:
         assert Recipe.parse(f"{word}+paper") == paper, word
 
 
 def test_presets_by_name() -> None:
-    assert differences("default") == {}
-    assert differences("fast") == {k: v for k, v in PRESETS["fast"].items() if k != "rounding"}
-    assert Recipe.parse("fast").rounding == "nearest"
-    assert differences("best") == {"rounding": "brecq"}
+    for name, rounding in {"fast": "nearest", "default": "gptq", "best": "brecq"}.items():
+        assert Recipe.parse(name) == Recipe().replace(rounding=rounding)
+        assert Recipe.parse(f"paper+{name}") == Recipe.parse("paper").replace(rounding=rounding)
     for name in PRESETS:
         assert Recipe.parse(f"{name}+w3m2").weights == 3
 
@@ -227,13 +226,13 @@ def test_new_fields_survive_json() -> None:
 
 @given(st.floats(2, 8))
 def test_any_budget_between_is_accepted(budget: float) -> None:
-    assert Recipe(membrane=budget).membrane == budget
+    assert Recipe(membrane=budget, allocation="mpba").membrane == budget
 
 
 @given(st.floats().filter(lambda b: not 2 <= b <= 8))
 def test_every_other_budget_is_refused(budget: float) -> None:
     with pytest.raises(RecipeError):
-        Recipe(membrane=budget)
+        Recipe(membrane=budget, allocation="mpba")
 
 
 def test_coupling_none_ignores_the_budget() -> None:
@@ -270,6 +269,7 @@ def test_json_round_trip() -> None:
     r = Recipe(
         weights=None,
         membrane=3.25,
+        allocation="mpba",
         beta=0.6,
         percentile=97,
         seed=7,
@@ -289,7 +289,10 @@ def test_replace_keeps_the_rest_and_checks() -> None:
 
 def test_toml(tmp_path: Path) -> None:
     file = tmp_path / "r.toml"
-    file.write_text('weights = 3\nmembrane = 3.5\nbeta_grid = [0, 1]\n[overrides."layer3.*"]\nmembrane = 8\n')
+    file.write_text(
+        'weights = 3\nmembrane = 3.5\nallocation = "mpba"\nbeta_grid = [0, 1]\n'
+        '[overrides."layer3.*"]\nmembrane = 8\n'
+    )
     r = Recipe.parse(str(file))
     assert (r.weights, r.membrane, r.beta_grid) == (3, 3.5, (0.0, 1.0))
     assert r.override("layer3.0.sn1").membrane == 8

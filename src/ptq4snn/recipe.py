@@ -59,7 +59,7 @@ BEST_FAST: dict[str, Any] = {
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
-    "default": {},
+    "default": {"rounding": "gptq"},
     "best": {"rounding": "brecq"},
     "best-fast": BEST_FAST,
     "paper": PAPER,
@@ -79,7 +79,7 @@ FLOAT_BITS = 32
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to quantize. Every field has a default; `Recipe()` is the preset "w4m4".
+    """How to quantize. Every field has a default; `Recipe()` is "w4m4" by the preset "best-fast".
 
     weights: bits of a weight, 2 to 8; None (or 32) keeps float weights, which forces arithmetic "float".
     membrane: budget: bits of a state on average over the eligible channels, 2 to 8. With allocation
@@ -97,13 +97,15 @@ class Recipe:
     objective: what a good scale of a bridged state is (the other couplings know squared error only):
         squared_error (the paper's), replay (fewest flipped spikes of the neuron run on its recorded
         currents), or auto (whichever is nearer to the float model held out).
-    sequential: tune states layer by layer, behind the layers that are already quantized.
+    sequential: tune states layer by layer, behind the layers that are already quantized; by replay only.
     correction: none; bias (the mean error of each channel's output is taken out of its bias); or threshold
         (that, and thresholds move so that fewer spikes flip).
-    zero_point: none, or channel: states are stored around an offset of their channel.
+    zero_point: none, or channel: states are stored around an offset of their channel; by replay only, a
+        squared error would follow the far tail.
     widths: bits that mpba and benefit give to channels, out of 2, 3, 4 and 8.
     uniform_competes: the uniform allocation is tried among those of mpba.
-    joint: search weight scale and k together; None does so for models with streams or bare neurons.
+    joint: search weight scale and k together (by squared error, bridge and layerwise only); None does so for
+        models with streams or bare neurons, as the paper does.
     lambda_mem: weight of the state's error in the joint search.
     first_bits, first_membrane: bits of the first projection's weights and of its neuron's state.
     last_bits: bits of the classifier's weights.
@@ -122,19 +124,19 @@ class Recipe:
     weights: int | None = 4
     membrane: float = 4.0
     coupling: str = "bridge"
-    allocation: str = "mpba"
-    rounding: str = "nearest"
+    allocation: str = "uniform"
+    rounding: str = "gptq"
     iterations: int = 20_000
     state_rounding: str = "even"
     arithmetic: str = "integer"
     stream: str = "multiply"
-    objective: str = "squared_error"
-    sequential: bool = False
+    objective: str = "replay"
+    sequential: bool = True
     correction: str = "none"
-    zero_point: str = "none"
+    zero_point: str = "channel"
     widths: tuple[int, ...] = (2, 4, 8)
     uniform_competes: bool = False
-    joint: bool | None = None
+    joint: bool | None = False
     lambda_mem: float = 1.0
     first_bits: int = 8
     first_membrane: int = 16
@@ -158,8 +160,6 @@ class Recipe:
         self._set("overrides", Overrides.of(self.overrides))
         if self.weights is None:  # there are no integers to add up
             self._set("arithmetic", "float")
-        if self.sequential and self.objective == "squared_error":
-            raise RecipeError('sequential tuning is judged by replay: choose objective "replay" or "auto"')
         if self.allocation == "mpba" and self.widths != (2, 4, 8):
             raise RecipeError(
                 f'allocation "mpba" gives 2, 4 or 8 bits, not {self.widths}: choose allocation "benefit"'

@@ -108,6 +108,8 @@ def test_bits_that_gain_nothing_are_not_spent() -> None:
 def test_a_cost_that_rises_with_the_width_is_noise() -> None:
     costs = torch.tensor([[5.0, 1.0, 3.0, 2.0]], dtype=torch.float64)
     assert cheapest(costs, WIDTHS, channels([7]), 8.0).tolist() == [3]
+    protected = torch.tensor([[1.0, 1.0, 5.0, 4.9]], dtype=torch.float64)
+    assert cheapest(protected, WIDTHS, channels([7], [True]), 8.0).tolist() == [4]
 
 
 def test_protected_channels() -> None:

@@ -60,8 +60,8 @@ def neuron(
     leak: list[float], theta: list[float], rho: list[float], reset: str = "hard", strict: bool = False,
     rounding: str = "even",
 ) -> Dynamics:  # fmt: skip
-    columns = (torch.tensor(v, dtype=torch.float32)[:, None] for v in (leak, theta, rho))
-    return Dynamics(*columns, reset, strict, rounding)
+    a, b, c = (torch.tensor(v, dtype=torch.float32)[:, None] for v in (leak, theta, rho))
+    return Dynamics(a, b, c, reset, strict, rounding)
 
 
 def float_spikes(d: Dynamics, currents: Tensor) -> Tensor:

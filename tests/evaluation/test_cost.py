@@ -113,7 +113,10 @@ def test_zero_points_are_counted(mixed: bool) -> None:
 
 
 def test_zero_points_of_a_plan_are_counted(residual) -> None:  # type: ignore[no-untyped-def]
-    recipe = Recipe(holdout=16, sensitivity_batches=1, membrane=3, allocation="uniform", zero_point="channel")
+    recipe = Recipe(
+        holdout=16, sensitivity_batches=1, membrane=3, rounding="nearest", allocation="uniform",
+        objective="replay", sequential=False, zero_point="channel",
+    )  # fmt: skip
     plan = run(residual.prepared, recipe).plan
     moved = sum(n.channels for n in plan.neurons.values() if any(n.zero))
     cost = state_cost(resident_states(plan), is_mixed(plan))

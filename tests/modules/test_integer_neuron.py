@@ -76,7 +76,6 @@ def element(plan: NeuronPlan, c: int, p: int, inputs: list[int]) -> list[tuple[i
         z = plan.zero[c]
         v = min(max(q, -(2 ** (b - 1)) + z), 2 ** (b - 1) - 1 + z)
         assert -(2 ** (b - 1)) <= v - z < 2 ** (b - 1)  # what is stored fits its bits
-        assert abs(a) <= plan.bound
         out.append((s, v, a))
     return out
 

@@ -23,7 +23,10 @@ from ptq4snn.recipe import Recipe
 from ptq4snn.tuning.correction import MOVES, corrected_biases, corrected_threshold
 from ptq4snn.tuning.recording import float_traces
 
-RECIPE = Recipe(weights=3, holdout=16, sensitivity_batches=2, allocation="uniform", objective="replay")
+RECIPE = Recipe(
+    weights=3, holdout=16, sensitivity_batches=2, rounding="nearest", allocation="uniform",
+    objective="replay", sequential=False, zero_point="none",
+)  # fmt: skip
 
 
 def means(model: nn.Module, names: list[str], batches: list[Tensor]) -> dict[str, Tensor]:

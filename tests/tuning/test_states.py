@@ -21,8 +21,9 @@ from ptq4snn.tuning.recording import float_traces, trace_batches
 from ptq4snn.tuning.states import tune_states
 
 RECIPE = Recipe(
-    holdout=16, sensitivity_batches=2, allocation="uniform", objective="replay", sequential=True, membrane=2
-)
+    holdout=16, sensitivity_batches=2, rounding="nearest", allocation="uniform", objective="replay",
+    sequential=True, zero_point="none", membrane=2,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
