@@ -320,8 +320,6 @@ def test_uniform_widths_compete(allocation: str) -> None:
         kl = [prepared.divergence(q)[0] for q in (even, alone, both)]
         assert kl[2] == min(kl)
         assert both.plan.mixed == (kl[1] <= kl[0])
-        names = [t["name"] for t in both.report["trials"]]
-        assert names.count("uniform") == 1 and len(names) == len(alone.report["trials"]) + 1
         won.append(kl[0] < kl[1])
     assert any(won) and not all(won)  # both sides of the choice were seen
 

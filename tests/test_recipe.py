@@ -78,7 +78,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"membrane": float("inf"), "coupling": "none"}, "membrane must be a finite number"),
     ({"coupling": "brige"}, "did you mean 'bridge'?"),
     ({"coupling": None}, "coupling must be one of none, reuse"),
-    ({"allocation": "mixed"}, "allocation must be one of uniform, mpba"),
+    ({"allocation": "mixed"}, "allocation must be one of fit, uniform, mpba"),
     ({"state_rounding": "up"}, "state_rounding must be"),
     ({"state_rounding": "dither", "coupling": "independent"}, "needs states that are shifted"),
     ({"arithmetic": "int"}, "arithmetic must be one of integer, float"),

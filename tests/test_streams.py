@@ -196,7 +196,7 @@ def neuron_in_int64(plan: NeuronPlan, inputs: list[Tensor]) -> Iterator[tuple[Te
     charge_m, charge_n = (vector(f[i] for f in plan.charge) for i in (0, 1))
     settle_m, settle_n = (vector(f[i] for f in plan.settle) for i in (0, 1))
     theta, rho = vector(plan.theta), vector(plan.rho)
-    top = vector(2 ** (b - 1) for b in plan.bits)
+    top, zero = vector(2 ** (b - 1) for b in plan.bits), vector(plan.zero)
     v: Tensor | None = None
     for x in inputs:
         a = over(x, plan.quantum, plan.name)
@@ -206,7 +206,7 @@ def neuron_in_int64(plan: NeuronPlan, inputs: list[Tensor]) -> Iterator[tuple[Te
             a = a + rshift_even(v * charge_m, charge_n)
         s = a >= theta
         kept = torch.where(s, 0 if plan.reset == "hard" else a - rho, a)
-        v = torch.minimum(torch.maximum(rshift_even(kept * settle_m, settle_n), -top), top - 1)
+        v = torch.minimum(torch.maximum(rshift_even(kept * settle_m, settle_n), zero - top), zero + top - 1)
         assert int(a.abs().max()) <= plan.bound, plan.name
         yield a, s.long(), v
 

@@ -53,7 +53,8 @@ class Assembly:
     def table(self, name: str) -> ExponentTable:
         """Costs of the exponents of one neuron."""
         n = self.lattice.neurons[name]  # other couplings than the bridge are what their authors did
-        trace = self.traces.get(name) if self.bridged(name) else None
+        judged = self.bridged(name) and bool((n.theta > 0).all())  # replay measures in thresholds
+        trace = self.traces.get(name) if judged else None
         shifts = trace is not None and self.recipe.zero_point == "channel" and self.in_budget(name)
         view = NeuronView(self.seen.neurons[name], n.theta, n.scale, n.own, self.exponents(n), shifts)
         return ExponentTable(view, SquaredError() if trace is None else Replay(self.dynamics(n), trace))

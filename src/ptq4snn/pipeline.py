@@ -20,7 +20,7 @@ from ptq4snn.evaluation.report import make_report
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
-from ptq4snn.recipe import Recipe
+from ptq4snn.recipe import WIDTHS, Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.tuning.correction import corrected_biases
 from ptq4snn.tuning.recording import float_traces
@@ -40,8 +40,12 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
         traces = dict(float_traces(prepared)) if objective == "replay" else {}
         assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe, traces)
         bits, best, trials = allocate_bits(prepared, assembly, model)  # bits per channel
-        plan = tune_states(prepared, assembly, model, bits)  # scales: the bridge follows the bits
-        results.append(Result(assembly, _noted(plan, best), trials))
+        choices = [(bits, best)]
+        if best is not None and recipe.uniform_competes and recipe.membrane in WIDTHS:
+            choices.append((assembly.uniform_bits(), None))
+        for bits, trial in choices:
+            plan = tune_states(prepared, assembly, model, bits)  # scales: the bridge follows the bits
+            results.append(Result(assembly, _noted(plan, trial), trials))
     chosen = nearest_to_float(prepared, model, results)
     model.use(chosen.plan)
     warn_if_all_protected(chosen.assembly)
@@ -68,7 +72,7 @@ class Result:
 
 def _noted(plan: Plan, best: Trial | None) -> Plan:
     """The plan with the allocation it came from."""
-    if best is None or best.name == "uniform":
+    if best is None:
         return plan
     return replace(plan, beta=best.beta, percentile=best.percentile, mixed=True)
 

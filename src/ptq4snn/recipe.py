@@ -31,7 +31,7 @@ __all__ = [
     "Overrides", "Recipe",
 ]  # fmt: skip
 
-ALLOCATIONS = ("uniform", "mpba", "benefit")
+ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
 OBJECTIVES = ("squared_error", "replay", "auto")
 ROUNDINGS = ("nearest", "gptq", "adaround", "brecq")
 STATE_ROUNDINGS = ("even", "dither")
@@ -53,7 +53,7 @@ PAPER: dict[str, Any] = {
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
-    "rounding": "gptq", "coupling": "bridge", "allocation": "uniform", "objective": "replay",
+    "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "replay",
     "state_rounding": "even", "sequential": True, "correction": "none", "zero_point": "channel",
     "joint": False,
 }  # fmt: skip
@@ -87,8 +87,9 @@ class Recipe:
     coupling: where a state's scale comes from. bridge: weight scale * 2^k per channel; layerwise: one k per
         neuron; flowq: one weight scale and one k per layer; reuse: the weight's own scale; independent: its
         own scale per channel, by fixed-point multiply; none: the state stays 32-bit.
-    allocation: uniform; mpba (bits per channel by firing rate and sensitivity); or benefit (by the flipped
-        spikes that each further bit spares, measured by replay).
+    allocation: uniform; mpba (bits per channel by firing rate and sensitivity, the paper's); benefit (by the
+        flipped spikes that each further bit spares, measured by replay); or fit (uniform where the budget is
+        a width, else benefit).
     rounding: of the weights: nearest, gptq, adaround (layer by layer) or brecq (block by block).
     iterations: steps of adaround and brecq for each layer or block.
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
@@ -103,7 +104,8 @@ class Recipe:
     zero_point: none, or channel: states are stored around an offset of their channel; by replay only, a
         squared error would follow the far tail.
     widths: bits that mpba and benefit give to channels, out of 2, 3, 4 and 8.
-    uniform_competes: the uniform allocation is tried among those of mpba.
+    uniform_competes: the same width for all is tried beside what mpba or benefit found, and kept if it is
+        nearer to the float model held out.
     joint: search weight scale and k together (by squared error, bridge and layerwise only); None does so for
         models with streams or bare neurons, as the paper does.
     lambda_mem: weight of the state's error in the joint search.
@@ -124,7 +126,7 @@ class Recipe:
     weights: int | None = 4
     membrane: float = 4.0
     coupling: str = "bridge"
-    allocation: str = "uniform"
+    allocation: str = "fit"
     rounding: str = "gptq"
     iterations: int = 20_000
     state_rounding: str = "even"
@@ -216,7 +218,7 @@ class Recipe:
             if self.allocation == "uniform" and budget not in WIDTHS:
                 raise RecipeError(
                     f'membrane must be 2, 3, 4 or 8 with allocation "uniform", not {self.membrane!r}: '
-                    'choose one of them, or allocation "mpba" for an average between'
+                    'choose one of them, or allocation "benefit" for an average between'
                 )
         self._set("membrane", budget)
 

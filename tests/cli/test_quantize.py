@@ -61,7 +61,7 @@ def test_options_reach_the_recipe(api: Any, cli: Cli) -> None:
         "cpu",
     )
     assert code == 0
-    expected = Recipe(weights=3, membrane=3.5, coupling="flowq", calibration=64, seed=5)
+    expected = Recipe(weights=3, membrane=3.5, coupling="flowq", allocation="mpba", calibration=64, seed=5)
     assert api.quantize["recipe"] == expected and api.quantize["device"] == torch.device("cpu")
 
 

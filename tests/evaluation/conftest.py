@@ -16,6 +16,8 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.recipe import Recipe
 
+PAPER = Recipe.parse("paper+nearest")
+
 
 @dataclass
 class Case:
@@ -113,7 +115,7 @@ def sew() -> SEWResNet:
 
 
 def quantized(model: nn.Module, x: Tensor, **changes: object) -> Case:
-    recipe = Recipe(calibration=64, holdout=16, sensitivity_batches=2).replace(**changes)
+    recipe = PAPER.replace(calibration=64, holdout=16, sensitivity_batches=2).replace(**changes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prepared = prepare(model, x, recipe)
@@ -157,5 +159,5 @@ def fading() -> tuple[nn.Module, Tensor, Recipe]:
     """A model whose second neuron goes silent under coupling "reuse"."""
     with torch.random.fork_rng():
         torch.manual_seed(2)
-        recipe = Recipe(calibration=64, holdout=16, allocation="uniform", coupling="reuse")
+        recipe = PAPER.replace(calibration=64, holdout=16, allocation="uniform", coupling="reuse")
         return Fading(), torch.randn(64, 3), recipe

@@ -63,7 +63,7 @@ def integer_states(plan: NeuronPlan, call: Call) -> tuple[Array, int]:
     out, overflows = np.zeros_like(call.current), 0
     for c in range(plan.channels):
         (mc, nc), (ms, ns) = plan.charge[c], plan.settle[c]
-        low, high = -(2 ** (plan.bits[c] - 1)), 2 ** (plan.bits[c] - 1) - 1
+        low, high = plan.zero[c] - 2 ** (plan.bits[c] - 1), plan.zero[c] + 2 ** (plan.bits[c] - 1) - 1
         v = np.zeros(call.current.shape[1:2] + call.current.shape[3:], np.int64)
         for t in range(len(call.current)):
             a = call.current[t, :, c].astype(np.int64) + rounded_shift(v * mc, nc)

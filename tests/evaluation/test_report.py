@@ -16,6 +16,8 @@ from ptq4snn.evaluation.summary import WIDTH, render
 from ptq4snn.pipeline import prepare, run
 from ptq4snn.recipe import Recipe
 
+PAPER = Recipe.parse("paper+nearest")
+
 SUMMARY = {
     "samples", "held_out", "recipe", "beta", "percentile", "agreement", "kl",
     "average_bits", "average_bits_all", "bits_split", "saturation", "flip_rate", "emd", "firing_rate",
@@ -96,7 +98,8 @@ def test_what_the_plan_says(twice: Any) -> None:
     [{"coupling": "none"}, {"weights": None}, {"coupling": "layerwise"}, {"state_rounding": "dither"}],
 )
 def test_other_recipes(residual: Any, changes: dict[str, Any]) -> None:
-    q = run(residual.prepared, Recipe(calibration=64, holdout=16, allocation="uniform").replace(**changes))
+    recipe = PAPER.replace(calibration=64, holdout=16, allocation="uniform")
+    q = run(residual.prepared, recipe.replace(**changes))
     s = json.loads(json.dumps(q.report, allow_nan=False))["summary"]
     assert s["state_bytes"]["metadata"] == 0 and max(map(len, q.summary().splitlines())) <= WIDTH
     wide = changes.get("coupling") == "none"
@@ -141,7 +144,7 @@ def test_steps_in_a_python_loop() -> None:
 
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        recipe = Recipe(calibration=64, holdout=16, allocation="uniform")
+        recipe = PAPER.replace(calibration=64, holdout=16, allocation="uniform")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SilentNetworkWarning)
             q = run(prepare(Loop(), 3 * torch.randn(64, 4), recipe), recipe)

@@ -85,5 +85,5 @@ def test_state_passed_through_other_hands_is_recovered() -> None:
         one, two = Net(False), Net(True)
         x = 3 * torch.rand(64, 16)
     two.load_state_dict(one.state_dict())
-    outputs = [ptq4snn.quantize(n, x, "w4m4", allocation="uniform")(x) for n in (one, two)]
+    outputs = [ptq4snn.quantize(n, x, "paper+nearest+uniform+w4m4")(x) for n in (one, two)]
     assert torch.equal(*outputs)

@@ -98,6 +98,8 @@ def allocate_bits(
     fixed = assembly.uniform_bits()
     if recipe.allocation == "uniform" or recipe.coupling == "none":
         return fixed, None, []
+    if recipe.allocation == "fit" and recipe.membrane in WIDTHS:
+        return fixed, None, []
     if not any(map(assembly.in_budget, assembly.lattice.neurons)):
         return fixed, None, []
 
@@ -107,11 +109,6 @@ def allocate_bits(
 
     by_name = allocate_by_score if recipe.allocation == "mpba" else allocate_by_benefit
     bits, best, trials = by_name(prepared, assembly, judge)
-    if trials and recipe.uniform_competes and recipe.membrane in WIDTHS:
-        even = Trial(None, None, *judge(fixed), recipe.membrane, "uniform")
-        trials.append(even)
-        if even.cost() < best.cost():
-            return fixed, even, trials
     return fixed | bits, best, trials
 
 

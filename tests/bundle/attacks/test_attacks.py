@@ -33,7 +33,7 @@ def checksum(version: str, plan: str, arrays: str, tensors: Tensors) -> str:
 
 def forge(plan: str = PLAN, arrays: str = ARRAYS, tensors: Tensors = TENSORS, **metadata: Any) -> bytes:
     """A file whose checksum is right, whatever else is wrong; a metadata value of ... is left out."""
-    keys: dict[str, Any] = {"format": "ptq4snn", "version": "1", "plan": plan, "arrays": arrays}
+    keys: dict[str, Any] = {"format": "ptq4snn", "version": "2", "plan": plan, "arrays": arrays}
     keys |= {"sha256": checksum("1", plan, arrays, tensors), **metadata}
     header: dict[str, Any] = {"__metadata__": {key: value for key, value in keys.items() if value is not ...}}
     data = b""
