@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptq4snn.errors import RecipeError
-from ptq4snn.recipe import CHOICES, OPTIONS, PRESETS, Override, Recipe
+from ptq4snn.recipe import Override, Recipe
+from ptq4snn.words import CHOICES, OPTIONS, PRESETS
 
 
 def test_defaults_are_those_of_the_method() -> None:

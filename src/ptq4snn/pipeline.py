@@ -20,11 +20,12 @@ from ptq4snn.evaluation.report import make_report
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
-from ptq4snn.recipe import WIDTHS, Recipe
+from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.tuning.correction import corrected_biases
 from ptq4snn.tuning.recording import float_traces
 from ptq4snn.tuning.states import tune_states
+from ptq4snn.words import WIDTHS
 
 __all__ = ["Prepared", "prepare", "run"]
 

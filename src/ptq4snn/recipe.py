@@ -1,15 +1,8 @@
-"""The configuration: one frozen value that says how a model is quantized.
-
-A recipe can be written as words joined by "+": bits ("w4m4" is 4-bit weights and a 4-bit state budget,
-"w4m32" keeps the states, "w32m4" the weights), presets ("paper"), any value of a field of choices ("gptq",
-"layerwise", "uniform"), and options ("sequential", "zero-point"); later words win. This module does not
-import torch.
-"""
+"""The configuration: one frozen value that says how a model is quantized. No torch is imported here."""
 
 from __future__ import annotations
 
 import difflib
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -18,63 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ptq4snn.errors import RecipeError
-from ptq4snn.overrides import COUPLINGS, Override, Overrides
+from ptq4snn.overrides import Override, Overrides
 from ptq4snn.validation import boolean, choice, integer, number, numbers
+from ptq4snn.words import CHOICES, CORRECTIONS, FLOAT_BITS, WIDTHS, ZERO_POINTS, read_words
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = [
-    "ALLOCATIONS", "COUPLINGS", "OBJECTIVES", "PRESETS", "ROUNDINGS", "STATE_ROUNDINGS", "Override",
-    "Overrides", "Recipe",
-]  # fmt: skip
-
-ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
-OBJECTIVES = ("squared_error", "replay", "auto")
-ROUNDINGS = ("nearest", "gptq", "adaround", "brecq")
-STATE_ROUNDINGS = ("even", "dither")
-CORRECTIONS = ("none", "bias", "threshold")
-ZERO_POINTS = ("none", "channel")
-WIDTHS = (2, 3, 4, 8)
-CHOICES = {  # words of a recipe; no two fields share one, but for "none", which is a coupling
-    "rounding": ROUNDINGS,
-    "coupling": COUPLINGS,
-    "allocation": ALLOCATIONS,
-    "objective": OBJECTIVES,
-    "state_rounding": STATE_ROUNDINGS,
-}
-PAPER: dict[str, Any] = {
-    "rounding": "brecq", "coupling": "bridge", "allocation": "mpba", "objective": "squared_error",
-    "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
-    "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "multiply", "lambda_mem": 1.0,
-    "beta": None, "percentile": None,
-}  # fmt: skip
-# what won on the trained checkpoints (docs/results.md), in seconds to a minute
-BEST_FAST: dict[str, Any] = {
-    "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "replay",
-    "state_rounding": "even", "sequential": True, "correction": "none", "zero_point": "channel",
-    "joint": False,
-}  # fmt: skip
-PRESETS: dict[str, dict[str, Any]] = {
-    "fast": {"rounding": "nearest"},
-    "default": {"rounding": "gptq"},
-    "best": {"rounding": "brecq"},
-    "best-fast": BEST_FAST,
-    "paper": PAPER,
-}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "sequential": {"sequential": True},
-    "bias": {"correction": "bias"},
-    "threshold": {"correction": "threshold"},
-    "zero-point": {"zero_point": "channel"},
-    "3-bit": {"widths": WIDTHS},
-    "separate": {"joint": False},
-    "competing": {"uniform_competes": True},
-}
-BITS = re.compile(r"w([2-8]|32)m(2|3|4|8|32)")
-FLOAT_BITS = 32
+__all__ = ["Override", "Overrides", "Recipe"]
 
 
 @dataclass(frozen=True)
@@ -282,35 +228,7 @@ class Recipe:
             return cls.from_toml(spec)
         if not isinstance(spec, str):
             raise RecipeError(f"{spec!r} is not a recipe: give its name, a .toml file or a mapping")
-        settings: dict[str, Any] = {}
-        for word in spec.split("+"):
-            found = meaning(word)
-            if "membrane" in found and settings.get("membrane") == FLOAT_BITS:
-                settings = {k: v for k, v in settings.items() if (k, v) != ("coupling", "none")}  # m32's
-            settings |= found
-        return cls(**settings)
-
-
-def meaning(word: str) -> dict[str, Any]:
-    """The settings that one word of a recipe stands for."""
-    bits = BITS.fullmatch(word)
-    if bits is not None:
-        weights, membrane = map(int, bits.groups())
-        states = {"coupling": "none"} if membrane == FLOAT_BITS else {}
-        return {"weights": weights, "membrane": membrane, **states}
-    named = PRESETS | OPTIONS
-    if word in named:
-        return named[word]
-    for name, values in CHOICES.items():
-        if word in values:
-            return {name: word}
-    known = [*named, *(v for values in CHOICES.values() for v in values)]
-    near = difflib.get_close_matches(word, known, 1, 0.6)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}"
-    raise RecipeError(
-        f"{word!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2, m3, m4, m8 or m32), a .toml "
-        f"file, or words joined by +; {hint}"
-    )
+        return cls(**read_words(spec))
 
 
 def refuse_unknown(names: Iterable[object]) -> None:

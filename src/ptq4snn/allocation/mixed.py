@@ -17,7 +17,8 @@ from ptq4snn.bridge.lattice import build_lattice
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.observation.sensitivity import sensitivity
 from ptq4snn.prepare import Prepared
-from ptq4snn.recipe import WIDTHS, Recipe
+from ptq4snn.recipe import Recipe
+from ptq4snn.words import WIDTHS
 
 __all__ = ["Candidates", "allocate_bits", "reference_sensitivity"]
 

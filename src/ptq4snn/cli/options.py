@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import NoReturn
 
 from ptq4snn import __version__
-from ptq4snn.recipe import ALLOCATIONS, COUPLINGS, OBJECTIVES, ROUNDINGS, STATE_ROUNDINGS
+from ptq4snn.overrides import COUPLINGS
+from ptq4snn.words import ALLOCATIONS, OBJECTIVES, ROUNDINGS, STATE_ROUNDINGS
 
 __all__ = ["build_parser"]
 
