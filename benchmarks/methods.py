@@ -128,7 +128,7 @@ def write_page(results: dict[str, Any]) -> None:
 
 def transposed(results: dict[str, Any], labels: list[str]) -> str:
     """A line a method, a column a model: score, and KL to the float model on held-out samples."""
-    head = ["states", *(f"`{name}`" for name in results)]
+    head = ["states", *(f"`{name}`, {r['samples']:,} samples" for name, r in results.items())]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for label in labels:
         cells = [label]
@@ -153,24 +153,23 @@ def main() -> None:
     p.add_argument("--part", choices=("methods", "ablation"), default="methods")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", default="runs/methods", type=Path, help="where finished runs are kept")
-    p.add_argument("--limit", type=int, help="test samples at most, to try it; nothing is written")
+    p.add_argument("--limit", type=int, help="test samples at most (all; 2,000 for the ablation)")
     p.add_argument("--write", action="store_true", help="only write the page")
     a = p.parse_args()
     places = dict(d.split(":", 1) for d in a.data)
     methods = METHODS if a.part == "methods" else ablation()
+    limit = a.limit if a.limit is not None or a.part == "methods" else 2000
     wanted = a.model or (list(TRAINED) if a.part == "methods" else list(ABLATED))
     for name in [] if a.write else wanted:
         entry = TRAINED[name]
         place = places.get(SIMULATED.get(entry.data, entry.data))
         if place is None:
             continue
-        found = measure(name, f"{entry.data}:{place}", methods, a.seeds, a.out, a.limit)
-        if a.limit is None:
-            results = known()
-            results[a.part] = results.get(a.part, {}) | {name: found}
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
-    if a.limit is None:
-        write_page(known())
+        found = measure(name, f"{entry.data}:{place}", methods, a.seeds, a.out, limit)
+        results = known()
+        results[a.part] = results.get(a.part, {}) | {name: found}
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    write_page(known())
 
 
 if __name__ == "__main__":
