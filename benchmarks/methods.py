@@ -21,6 +21,7 @@ from typing import Any
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.data.source import open_samples
 from ptq4snn.experiments.compare import compare, today
+from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
 from ptq4snn.progress import for_terminal
 
@@ -123,7 +124,7 @@ def write_page(results: dict[str, Any]) -> None:
         labels = [r["method"] for r in next(iter(found.values()))["rows"] if r["method"] != "float"]
         made = table(found, labels) if part == "methods" else transposed(found, labels)
         text = text.split(begin)[0] + f"{begin}\n{made}\n{end}" + text.split(end)[1]
-    PAGE.write_text(text, "utf-8")
+    write_whole(PAGE, text)
 
 
 def transposed(results: dict[str, Any], labels: list[str]) -> str:
@@ -168,7 +169,7 @@ def main() -> None:
         found = measure(name, f"{entry.data}:{place}", methods, a.seeds, a.out, limit)
         results = known()
         results[a.part] = results.get(a.part, {}) | {name: found}
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+        write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
     write_page(known())
 
 

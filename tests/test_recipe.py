@@ -111,7 +111,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"overrides": {"layer3.*": {"membrain": 8}}},
         "['layer3.*'] has no 'membrain': did you mean 'membrane'?",
     ),
-    ({"overrides": {"layer3.*": {"membrane": 3}}}, "overrides['layer3.*']: membrane must be one of"),
+    ({"overrides": {"layer3.*": {"membrane": 5}}}, "overrides['layer3.*']: membrane must be one of"),
     ({"overrides": {"": {"membrane": 8}}}, "a pattern of overrides"),
     ({"overrides": {"fc": 8}}, "overrides['fc'] must be a mapping"),
     (

@@ -21,7 +21,7 @@ class Override:
     """What differs for one pattern; None leaves the recipe's value.
 
     weights: bits of a projection's weights, 2 to 8.
-    membrane: bits of every state channel of a neuron: 2, 4, 8 or 16.
+    membrane: bits of every state channel of a neuron: 2, 3, 4, 8 or 16.
     coupling: the neuron's coupling.
     exclude: keep the module at the highest integer precision: 16-bit weights, a 32-bit state.
     """
@@ -35,7 +35,7 @@ class Override:
         if self.weights is not None:
             integer("weights", self.weights, 2, 8)
         if self.membrane is not None:
-            choice("membrane", self.membrane, (2, 4, 8, 16))
+            choice("membrane", self.membrane, (2, 3, 4, 8, 16))
         if self.coupling is not None:
             choice("coupling", self.coupling, COUPLINGS)
         boolean("exclude", self.exclude)

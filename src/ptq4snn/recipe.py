@@ -112,10 +112,13 @@ class Recipe:
             raise RecipeError(
                 f'allocation "mpba" gives 2, 4 or 8 bits, not {self.widths}: choose allocation "benefit"'
             )
-        if self.allocation == "benefit" and self.coupling != "none" and self.membrane < self.widths[0]:
+        by_benefit = self.allocation == "benefit" or (
+            self.allocation == "fit" and self.membrane not in WIDTHS
+        )
+        met = self.widths[0] <= self.membrane <= self.widths[-1]
+        if by_benefit and self.coupling != "none" and not met:
             raise RecipeError(
-                f"a budget of {self.membrane:g} bits cannot be met with widths {self.widths}: raise membrane "
-                f"or add a narrower width"
+                f"a budget of {self.membrane:g} bits cannot be met with widths {self.widths}: change one of them"
             )
         couplings = {self.coupling, *(o.coupling for o in self.overrides.values())}
         if self.state_rounding == "dither" and "independent" in couplings:

@@ -71,11 +71,18 @@ def test_a_figure(cli: Cli, net: tuple[str, ...]) -> None:
     argv = ("experiment", "bridge-analysis", *net, "--calibration", "32", "--out", "here")
     code, out, _ = cli(*argv)
     assert code == 0 and "k      channels" in out
-    written = json.loads(Path("here/bridge-analysis.net_for_experiment_net.json").read_text())
+    (file,) = Path("here").glob("bridge-analysis.net_for_experiment_net.*.json")
+    written = json.loads(file.read_text())
     assert json.loads(cli(*argv, "--json")[1])["rows"] == written["rows"]
-    table = Path("here/bridge-analysis.net_for_experiment_net.csv").read_text().splitlines()
+    table = file.with_suffix(".csv").read_text().splitlines()
     assert len(table) == 1 + len(written["rows"]) == 9
-    assert written["ran"] == {"model": None, "data": None, "steps": None, "limit": None}
+    assert written["ran"] == {
+        "model": None,
+        "data": None,
+        "steps": None,
+        "limit": None,
+        "changed": "calibration",
+    }
 
 
 @pytest.mark.parametrize(

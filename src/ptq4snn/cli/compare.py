@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> None:
 
     from ptq4snn.cli.inputs import load_data, load_device, load_model
     from ptq4snn.experiments.compare import compare
-    from ptq4snn.experiments.store import write_whole
     from ptq4snn.experiments.tables import raw_csv, text_table
+    from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
 
     comparison = compare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from ptq4snn.cli.compare import changed_fields, print_run
@@ -26,7 +27,8 @@ def run(args: argparse.Namespace) -> None:
     from ptq4snn.cli.inputs import load_data, load_device, load_model, ran_on
     from ptq4snn.experiments.compare import Bench
     from ptq4snn.experiments.experiment import run_experiment
-    from ptq4snn.experiments.store import write_whole
+    from ptq4snn.experiments.store import fingerprint
+    from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
 
     bench = Bench.of(
@@ -39,9 +41,12 @@ def run(args: argparse.Namespace) -> None:
         load_device(args),
         for_terminal(),
     )
-    outcome = run_experiment(experiment, bench, ran_on(args), args.seeds, changes, print_run)
+    ran = replace(ran_on(args), changed=" and ".join(sorted(changes)))
+    outcome = run_experiment(experiment, bench, ran, args.seeds, changes, print_run)
     text = json.dumps(outcome.data, indent=2)
-    base = Path(args.out) / f"{experiment.name}.{re.sub(r'[^A-Za-z0-9._-]', '_', args.model or 'default')}"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", args.model or "default")
+    mark = fingerprint([bench.marks, args.seeds, changes, args.limit])[:8]  # other runs keep their files
+    base = Path(args.out) / f"{experiment.name}.{name}.{mark}"
     write_whole(base.with_name(f"{base.name}.json"), text + "\n")
     write_whole(base.with_name(f"{base.name}.csv"), outcome.csv)
     if args.json:

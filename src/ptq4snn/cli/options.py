@@ -82,12 +82,17 @@ def model_options(p: argparse.ArgumentParser) -> None:
 def quantize_options(p: argparse.ArgumentParser) -> None:
     model_options(p)
     group = p.add_argument_group("recipe")
-    group.add_argument("--recipe", default="w4m4", metavar="FILE", help="preset or .toml file (w4m4)")
+    group.add_argument(
+        "--recipe",
+        default="w4m4",
+        metavar="FILE",
+        help="words joined by +, such as fast+w4m2, or a .toml file (w4m4)",
+    )
     group.add_argument("--weights", type=int, metavar="BITS", help="2 to 8, or 32 to keep float weights (4)")
     group.add_argument("--membrane", type=float, metavar="BITS", help="average bits of a state, 2 to 8 (4)")
     group.add_argument("--coupling", choices=COUPLINGS, help="where a state's scale comes from (bridge)")
-    group.add_argument("--allocation", choices=ALLOCATIONS, help="how bits are given to channels (uniform)")
-    group.add_argument("--rounding", choices=ROUNDINGS, help="how weights are rounded (the recipe's)")
+    group.add_argument("--allocation", choices=ALLOCATIONS, help="how bits are given to channels (fit)")
+    group.add_argument("--rounding", choices=ROUNDINGS, help="how weights are rounded (gptq)")
     group.add_argument("--iterations", type=int, metavar="N", help="steps of adaround and brecq (20,000)")
     group.add_argument("--objective", choices=OBJECTIVES, help="what a good state scale is (replay)")
     group.add_argument("--state-rounding", choices=STATE_ROUNDINGS, help="of a state each step (even)")

@@ -54,7 +54,10 @@ def read_recipe(args: argparse.Namespace) -> Recipe:
     )  # fmt: skip
     options = {name: getattr(args, name) for name in same_name}
     changes = {name: value for name, value in options.items() if value is not None}
-    return Recipe.parse(args.recipe).replace(**changes)
+    recipe = Recipe.parse(args.recipe)
+    if args.membrane is not None and args.coupling is None and recipe.coupling == "none":
+        changes["coupling"] = "bridge"  # bits for states that the recipe's m32 would keep
+    return recipe.replace(**changes)
 
 
 def target(args: argparse.Namespace, recipe: Recipe) -> Path | None:
@@ -64,6 +67,8 @@ def target(args: argparse.Namespace, recipe: Recipe) -> Path | None:
             raise RecipeError('arithmetic "float" is a simulation and cannot be saved: leave --out away')
         return None
     out = Path(args.out or OUT)
+    if args.work is not None and Path(args.work).exists() and not Path(args.work).is_dir():
+        raise PTQ4SNNError(f"--work {args.work} is a file: name a folder")
     if out.is_dir():
         raise PTQ4SNNError(f"--out {out} is a folder: name a file")
     if not out.parent.is_dir():

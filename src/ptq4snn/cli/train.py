@@ -16,9 +16,10 @@ from ptq4snn.data.samples import Preprocessing, SampleBatches, Samples
 from ptq4snn.data.source import DATA, Split, has_splits, open_labelled
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.factory import find_factory, run_factory
+from ptq4snn.files import write_whole
 from ptq4snn.models import zoo
 from ptq4snn.progress import for_terminal
-from ptq4snn.training.card import card, headline, save_weights, write_whole
+from ptq4snn.training.card import card, headline, save_weights
 from ptq4snn.training.loop import train
 from ptq4snn.training.recipe import TrainingRecipe
 

@@ -8,6 +8,7 @@ summary      samples, held_out (samples behind every figure here), recipe, beta,
              average_bits (states in the budget), average_bits_all (all resident states),
              bits_split ({bits: share} of the states outside the stem),
              saturation, flip_rate, emd (mean over channels), firing_rate {before, after},
+             objective (what the states were judged by),
              channels, silent_channels {before, after}, leak_error (largest),
              weight_bytes {float, quantized, scales, biases},
              state_bytes {float, logical, payload, metadata, packed, shifts, packed_with_shifts},
@@ -68,7 +69,8 @@ def make_report(
     weights = {n: weight_cost(p, sizes[n]) for n, p in plan.projections.items()}
     dead = dead_columns(prepared, assembly.lattice, assembly.recipe)
     report = {
-        "summary": _summary(prepared, plan, found, weights),
+        "summary": _summary(prepared, plan, found, weights)
+        | {"objective": "replay" if assembly.traces else "squared_error"},
         "neurons": [_neuron(plan.neurons[n], found.neurons[n]) for n in d.neurons],
         "projections": [
             {**_projection(plan.projections[n], p, weights[n], found), "dead_gptq_columns": dead.get(n)}

@@ -28,6 +28,7 @@ from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
 from ptq4snn.experiments.samples import data_mark, draw, model_mark, pool, reiterable
 from ptq4snn.experiments.scoring import score
 from ptq4snn.experiments.store import Store, fingerprint
+from ptq4snn.files import code_mark
 from ptq4snn.modules.surgery import copy_model
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.progress import Progress, Silent
@@ -139,8 +140,8 @@ class Bench:
         """What decides a result."""
         recipe = method.key()
         common = {
-            "version": __version__, "model": self.marks["model"], "test": self.marks["test"],
-            "limit": self.limit,
+            "version": __version__, "code": code_mark(), "model": self.marks["model"],
+            "test": self.marks["test"], "limit": self.limit,
         }  # fmt: skip
         if recipe is None:
             return {**common, "recipe": None}

@@ -22,6 +22,7 @@ from ptq4snn.experiments.intervals import mean
 from ptq4snn.experiments.methods import Method
 from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_setting
 from ptq4snn.experiments.tables import number, raw_csv, text_table
+from ptq4snn.files import code_mark
 
 __all__ = ["Outcome", "run_experiment"]
 
@@ -68,7 +69,7 @@ def figure(experiment: Experiment, bench: Bench, seed: int, changes: Mapping[str
     recipe = FIGURES.replace(seed=seed, **changes)
     key = Method(experiment.name, recipe, experiment.name).key()
     marks = {name: bench.marks[name] for name in ("model", "calibration")}
-    setting = {"version": __version__, "figure": experiment.name, **marks, "recipe": key}
+    setting = {"version": __version__, "code": code_mark(), "figure": experiment.name, **marks, "recipe": key}
     found = bench.store.get(setting)
     if found is None:
         with torch.inference_mode(False), torch.random.fork_rng(devices=[]):

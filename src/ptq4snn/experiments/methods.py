@@ -98,6 +98,12 @@ def baseline_of(method: Method, methods: Sequence[Method], chosen: Method | None
     for m in methods:
         if m.recipe is None or m.recipe.coupling != "none" or m is method:
             continue
-        if (m.recipe.rounding, m.recipe.weights) == (mine.rounding, mine.weights):
+        if rounding_of(m.recipe) == rounding_of(mine):
             return m
     return None
+
+
+def rounding_of(recipe: Recipe) -> tuple[Any, ...]:
+    """What decides how weights are rounded. The paper's joint search changes scales on top."""
+    steps = recipe.iterations if recipe.rounding in ITERATED else None
+    return recipe.rounding, recipe.weights, steps

@@ -42,6 +42,7 @@ class Ran:
     data: str | None
     steps: int | None
     limit: int | None = None
+    changed: str = ""  # fields of the recipes that are not the paper's
 
 
 @cache
@@ -55,9 +56,10 @@ def paper_settings(experiment: str) -> list[PaperSetting]:
 
 
 def same_setting(experiment: str, ran: Ran) -> PaperSetting | None:
-    """The paper's setting with this model, data, T and the whole test set, if there is one."""
+    """The paper's setting with this model, data, T, recipes and the whole test set, if there is one."""
+    whole = ran.limit is None and not ran.changed
     for s in paper_settings(experiment):
-        if ran.model in s.models and ran.data == s.data and ran.steps == s.steps and ran.limit is None:
+        if ran.model in s.models and ran.data == s.data and ran.steps == s.steps and whole:
             return s
     return None
 
@@ -69,6 +71,7 @@ def difference(experiment: str, ran: Ran) -> str:
         return "the paper gives no figures to compare with"
     theirs = "; ".join(f"{s.backbone} on {s.data}, T = {s.steps}" for s in settings)
     part = "" if ran.limit is None else f", {ran.limit:,} test samples"
+    part += f", other {ran.changed}" if ran.changed else ""
     steps = "" if ran.steps is None else f", T = {ran.steps}"
     ours = f"{ran.model or 'your own model'} on {ran.data or 'your own data'}{steps}{part}"
     return f"no figures of the paper here, because the setting differs: ours is {ours}; the paper's: {theirs}"

@@ -1,11 +1,13 @@
 """What a comparison runs on: which calibration samples a seed draws, and marks of model and data.
 
-Marks follow content, not names or places: a moved data set is the same, a changed one is another.
+Marks follow content, not names or places. Of a data set they look at its size and at a few samples: one that
+was replaced is found, a single changed sample may not be.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,7 +26,6 @@ __all__ = ["data_mark", "draw", "model_mark", "pool", "reiterable"]
 
 MARKED = 16  # samples of a data set that its mark looks at
 MICRO_BATCH = 16
-Plain = bool | int | float | str | None
 
 
 def pool(samples: Any, batch_axis: int) -> SampleBatches[Any]:
@@ -52,22 +53,42 @@ def reiterable(batches: Iterable[Any]) -> Any:
 
 
 def model_mark(model: nn.Module) -> str:
-    """Of its tensors, and of the plain settings of its modules (thresholds, leaks, time steps)."""
+    """Of its tensors, and of its modules' plain settings (thresholds, strides, time steps) and code."""
     reset_neurons(model)
-    mark = hashlib.sha256()
+    mark, texts = hashlib.sha256(), set[str]()
     for name, tensor in sorted(model.state_dict().items()):
         if isinstance(tensor, Tensor) and not name.endswith(COUNTER):
             mark.update(name.encode())
             _add(mark, tensor)
     for name, module in model.named_modules():
         mark.update(json.dumps([name, type(module).__name__, settings(module)]).encode())
+    for kind in {type(m) for m in model.modules()}:
+        texts.add(source_of(kind))
+    for text in sorted(texts):
+        mark.update(text.encode())
     return mark.hexdigest()[:16]
 
 
-def settings(module: nn.Module) -> dict[str, Plain]:
-    """Public attributes that are plain values, but for the mode it happens to be in."""
+def source_of(kind: type) -> str:
+    """The code of a module's class, "" for torch's own and where there is none to read."""
+    if kind.__module__.split(".")[0] == "torch":
+        return ""
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return ""
+
+
+def settings(module: nn.Module) -> dict[str, Any]:
+    """Public attributes that are plain values or rows of them, but for the mode it happens to be in."""
     found = {k: v for k, v in sorted(vars(module).items()) if not k.startswith("_") and k != "training"}
-    return {k: v for k, v in found.items() if v is None or isinstance(v, bool | int | float | str)}
+    return {k: v for k, v in found.items() if is_plain(v)}
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def data_mark(data: Any, limit: int | None = None) -> str:

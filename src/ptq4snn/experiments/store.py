@@ -7,28 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.files import write_whole
 
-__all__ = ["Store", "fingerprint", "write_whole"]
+__all__ = ["Store", "fingerprint"]
 
 
 def fingerprint(setting: Any) -> str:
     """Of a JSON-able value."""
     return hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write beside the place, under a name of this process alone, then move."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, "utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 class Store:

@@ -58,10 +58,13 @@ class Batches:
 
     def __init__(self, network: Network) -> None:
         axis = network.prepared.batch_axis
-        parts = list(micro_batches(network.prepared.samples_again(), BATCH, axis))
-        whole = [x for x in parts if x.shape[axis] == parts[0].shape[axis]]
-        self.packed: list[PackedBatch] = [pack(x, axis) for x in whole]
-        self.traced = trace(network.float, whole[0])
+        self.packed: list[PackedBatch] = []
+        size: int | None = None
+        for x in micro_batches(network.prepared.samples_again(), BATCH, axis):
+            size = x.shape[axis] if size is None else size
+            if x.shape[axis] == size:
+                self.packed.append(pack(x, axis))
+        self.traced = trace(network.float, self[0])
 
     def __len__(self) -> int:
         return len(self.packed)

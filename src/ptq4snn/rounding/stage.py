@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.discovery.blocks import find_blocks
+from ptq4snn.files import code_mark
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding import gptq
 from ptq4snn.rounding.network import Network
@@ -50,7 +51,10 @@ def _mark(lattice: Lattice, recipe: Recipe) -> str:
 
 
 def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, mark: str) -> Rounded:
-    store = Store(prepared.work, fingerprint(mark, _material(prepared)) if prepared.work is not None else "")
+    store = Store(
+        prepared.work,
+        fingerprint([code_mark(), mark], _material(prepared)) if prepared.work is not None else "",
+    )
     network = Network(prepared, lattice)
     units = find_blocks(prepared.folded.discovery.graph)
     if recipe.rounding == "adaround":

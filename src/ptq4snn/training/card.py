@@ -12,10 +12,11 @@ from safetensors.torch import save
 from torch import nn
 
 from ptq4snn.checkpoint.naming import COUNTER
+from ptq4snn.files import write_whole
 from ptq4snn.training.recipe import TrainingRecipe
 from ptq4snn.training.state import Place
 
-__all__ = ["card", "headline", "save_weights", "write_whole"]
+__all__ = ["card", "headline", "save_weights"]
 
 
 def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: dict[str, Any]) -> None:
@@ -25,16 +26,6 @@ def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: d
     # one key: the order of several would differ from file to file
     about = {"training": json.dumps({"result": figures, "recipe": asdict(recipe)}, sort_keys=True)}
     write_whole(path, save(state, about))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write beside the place, then move: a full disk or a kill leaves what was there."""
-    draft = path.with_name(f".{path.name}")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def headline(result: dict[str, Any], what: str = "test samples") -> str:
