@@ -33,9 +33,7 @@ METHODS = {  # what the goals are about
     "GPTQ W4/M32": "gptq+w4m32",
     "FlowQ W4/M4": "paper+nearest+flowq+uniform+w4m4",
     "layer-wise W4/M4": "paper+nearest+layerwise+uniform+w4m4",
-    "paper W4/M4": "paper+gptq+w4m4",
     "best-fast W4/M4": "best-fast+w4m4",
-    "paper W4/M2": "paper+gptq+w4m2",
     "best-fast W4/M2": "best-fast+w4m2",
 }
 ABLATION = {  # the paper's states, then one option after the other; weights by GPTQ

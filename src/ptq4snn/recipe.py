@@ -118,7 +118,7 @@ class Recipe:
         met = self.widths[0] <= self.membrane <= self.widths[-1]
         if by_benefit and self.coupling != "none" and not met:
             raise RecipeError(
-                f"a budget of {self.membrane:g} bits cannot be met with widths {self.widths}: change one of them"
+                f"a budget of {self.membrane:g} bits cannot be met with widths {self.widths}: change one"
             )
         couplings = {self.coupling, *(o.coupling for o in self.overrides.values())}
         if self.state_rounding == "dither" and "independent" in couplings:

@@ -20,7 +20,8 @@ PAPER = Recipe.parse("paper+nearest")
 
 SUMMARY = {
     "samples", "held_out", "recipe", "beta", "percentile", "agreement", "kl",
-    "average_bits", "average_bits_all", "bits_split", "saturation", "flip_rate", "objective", "emd", "firing_rate",
+    "average_bits", "average_bits_all", "bits_split", "saturation", "flip_rate", "emd", "firing_rate",
+    "objective",
     "channels", "silent_channels", "leak_error", "weight_bytes", "state_bytes", "state_energy",
     "state_energy_with_shifts", "stream_bytes", "macs", "synops", "energy_pj",
 }  # fmt: skip
