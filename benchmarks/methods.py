@@ -155,7 +155,7 @@ def main() -> None:
     p.add_argument("--limit", type=int, help="test samples at most (all; 2,000 for the ablation)")
     p.add_argument("--write", action="store_true", help="only write the page")
     a = p.parse_args()
-    places = dict(d.split(":", 1) for d in a.data)
+    places = {name: place for name, _, place in (d.partition(":") for d in a.data)}
     methods = METHODS if a.part == "methods" else ablation()
     limit = a.limit if a.limit is not None or a.part == "methods" else 2000
     wanted = a.model or (list(TRAINED) if a.part == "methods" else list(ABLATED))

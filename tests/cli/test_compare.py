@@ -9,34 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli.nets import NET
 
 import ptq4snn
 from ptq4snn.recipe import Recipe
 
 Cli = Callable[..., tuple[int, str, str]]
 
-NET = """
-import torch
-from torch import nn
-from ptq4snn.models.neuron import LIF
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.n1 = nn.Linear(6, 16), LIF()
-        self.b, self.n2 = nn.Linear(16, 16), LIF()
-        self.head = nn.Linear(16, 3)
-        g = torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for p in self.parameters():
-                p.copy_(torch.randn(p.shape, generator=g))
-
-    def forward(self, x):
-        y = self.n1(self.a(x).expand(4, *x.shape[:-1], -1))
-        return self.head(self.n2(self.b(y))).mean(0)
-
-def net(): return Net().eval()
-
+DATA = """
 def data(split):
     g = torch.Generator().manual_seed(len(split))
     x = torch.randn(50, 6, generator=g)
@@ -49,7 +29,7 @@ def data(split):
 
 @pytest.fixture
 def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    (tmp_path / "net_for_compare.py").write_text(NET)
+    (tmp_path / "net_for_compare.py").write_text(NET + DATA)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "net_for_compare", raising=False)
     return "net_for_compare:net", "--data", "net_for_compare:data"

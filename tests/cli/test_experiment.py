@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli.nets import NET
 
 from ptq4snn.cli.inputs import data_set, ran_on
 from ptq4snn.experiments.catalog import EXPERIMENTS
@@ -18,28 +19,7 @@ from ptq4snn.experiments.paper import Ran
 
 Cli = Callable[..., tuple[int, str, str]]
 
-NET = """
-import torch
-from torch import nn
-from ptq4snn.models.neuron import LIF
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.n1 = nn.Linear(6, 8), LIF()
-        self.b, self.n2 = nn.Linear(8, 8), LIF()
-        self.head = nn.Linear(8, 3)
-        g = torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for p in self.parameters():
-                p.copy_(torch.randn(p.shape, generator=g))
-
-    def forward(self, x):
-        y = self.n1(self.a(x).expand(4, *x.shape[:-1], -1))
-        return self.head(self.n2(self.b(y))).mean(0)
-
-def net(): return Net().eval()
-
+DATA = """
 def data(split):
     g = torch.Generator().manual_seed(len(split))
     return [(torch.randn(40, 6, generator=g), torch.randint(0, 3, (40,), generator=g))]
@@ -48,7 +28,7 @@ def data(split):
 
 @pytest.fixture
 def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    (tmp_path / "net_for_experiment.py").write_text(NET)
+    (tmp_path / "net_for_experiment.py").write_text(NET + DATA)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "net_for_experiment", raising=False)
     return "--model", "net_for_experiment:net", "--data", "net_for_experiment:data"
@@ -75,7 +55,7 @@ def test_a_figure(cli: Cli, net: tuple[str, ...]) -> None:
     written = json.loads(file.read_text())
     assert json.loads(cli(*argv, "--json")[1])["rows"] == written["rows"]
     table = file.with_suffix(".csv").read_text().splitlines()
-    assert len(table) == 1 + len(written["rows"]) == 9
+    assert len(table) == 1 + len(written["rows"]) == 17  # the 16 channels outside the stem
     assert written["ran"] == {
         "model": None,
         "data": None,

@@ -55,7 +55,8 @@ class Store:
             found = read_bundle(self._path(self.folder, unit))
         except BundleError:
             return None
-        if found.plan.get("mark") != self.mark or found.plan.get("unit") != list(unit):
+        mine = (found.plan.get("mark"), found.plan.get("unit")) == (self.mark, list(unit))
+        if not mine or set(found.integers) != set(unit):
             return None
         integers = {n: torch.tensor(a.values, dtype=torch.float64) for n, a in found.integers.items()}
         return Rounded(integers, found.plan["dead"])
