@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -104,9 +106,9 @@ def test_independent_is_brute_force_over_the_shrink_factors(seed: int) -> None:
     for c, b in enumerate(BITS):
         real = v[c] * float(view.theta[c])
         full = float(real.abs().max()) / (2 ** (b - 1) - 1)
-        costs = [direct(real, full * (0.4 + 0.01 * i), b) for i in range(61)]
+        costs = [direct(real, full * 2 ** (-i / 12), b) for i in range(61)]
         s = float(found.scales[c])
-        position = (s / full - 0.4) / 0.01
+        position = -12 * math.log2(s / full)
         assert position == pytest.approx(round(position), abs=1e-6) and 0 <= round(position) <= 60
         assert costs[round(position)] <= min(costs) * 1.01 + 1e-9
 

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from ptq4snn.bridge.objective import Objective, exponent_errors
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.numerics.scales import SHRINKS
 from ptq4snn.observation.statistics import ChannelStatistics
 
 __all__ = ["ExponentTable", "NeuronView", "StateScales", "choose_scales"]
+
+# of the scale that clips nothing, twelve to an octave: at 2 bits the best is far below it
+OBSERVED = torch.exp2(-torch.arange(61, dtype=torch.float64) / 12)
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,9 @@ def independent(table: ExponentTable, bits: Tensor) -> StateScales:
     scales = torch.empty(len(bits), dtype=torch.float64)
     for b in bits.unique().tolist():
         full = (top / max(1, signed_range(b)[1])).clamp_min(2.0**-12 * view.theta / 2 ** (b - 1))
-        candidates = full[:, None] * SHRINKS
+        candidates = full[:, None] * OBSERVED
         cost = table.objective.errors(st, view.theta, candidates, b)
-        best = candidates.gather(1, len(SHRINKS) - 1 - cost.flip(1).argmin(1, keepdim=True))[:, 0]
+        best = candidates.gather(1, cost.argmin(1, keepdim=True))[:, 0]  # of equal costs the largest scale
         scales[bits == b] = best[bits == b]
     return StateScales(scales, None)
 
