@@ -130,6 +130,13 @@ class Plan:
         spent = sum(n.elements * sum(n.bits) for n in self.neurons.values() if n.in_budget)
         return spent / total if total else 0.0
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from ptq4snn.report.notebook import fragment
+        from ptq4snn.report.static import report_of_plan
+
+        return fragment(report_of_plan(self))
+
     def to_dict(self) -> dict[str, Any]:
         d = asdict(self)
         for name, n in self.neurons.items():

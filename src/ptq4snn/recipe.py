@@ -78,7 +78,7 @@ class Recipe:
     state_rounding: str = "even"
     arithmetic: str = "integer"
     stream: str = "multiply"
-    objective: str = "replay"
+    objective: str = "auto"
     sequential: bool = True
     correction: str = "none"
     zero_point: str = "channel"

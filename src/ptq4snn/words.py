@@ -42,7 +42,7 @@ PAPER: dict[str, Any] = {
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
-    "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "replay",
+    "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "none", "zero_point": "channel",
     "joint": False,
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 import sys
@@ -11,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from cli.nets import NET as SMALL
 
 import ptq4snn
 from ptq4snn.cli.evaluate import rate, sentence
@@ -130,3 +134,162 @@ def test_sentences() -> None:
     unlabelled = {"task": "segmentation", "samples": 3, "mIoU": None, "throughput": speed}
     assert sentence(unlabelled, 3) == "accuracy unknown, the 3 images have no labels"
     assert [rate(v) for v in (12345.6, 10.0, 9.96, 0.123)] == ["12,346", "10", "10", "0.12"]
+
+
+PIXELS = """
+class Painter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.n1 = nn.Conv2d(3, 6, 3, padding=1), LIF()
+        self.b, self.n2 = nn.Conv2d(6, 6, 3, padding=1), LIF()
+        self.head = nn.Conv2d(6, 3, 1)
+        g = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(torch.randn(p.shape, generator=g))
+
+    def forward(self, x):
+        y = self.n1(self.a(x).expand(4, -1, -1, -1, -1))
+        y = self.n2(self.b(y.flatten(0, 1)).unflatten(0, (4, -1)))
+        return self.head(y.flatten(0, 1)).unflatten(0, (4, -1)).mean(0)
+
+def painter(): return Painter().eval()
+def vectors(split): return drawn((30, 6), (30,))
+def images(split): return drawn((6, 3, 8, 6), (6, 8, 6))
+
+def drawn(x, y):
+    g = torch.Generator().manual_seed(1)
+    return [(torch.randn(x, generator=g), torch.randint(0, 3, y, generator=g))]
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, ...]]:
+    """A bundle m.ptq of one of two networks, and the options that evaluate it."""
+    (tmp_path / "net_for_recording.py").write_text(SMALL + PIXELS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "net_for_recording", raising=False)
+
+    def make(net: str, data: str, size: tuple[int, ...]) -> tuple[str, ...]:
+        import net_for_recording as nets  # type: ignore[import-not-found]
+
+        x = torch.randn(32, *size, generator=torch.Generator().manual_seed(2))
+        q = ptq4snn.quantize(getattr(nets, net)(), x, "fast+uniform+squared_error+w4m2", holdout=16)
+        q.save("m.ptq")
+        names = (f"net_for_recording:{n}" for n in (net, data))
+        return "evaluate", "m.ptq", "--model", next(names), "--data", next(names)
+
+    return make
+
+
+def recorded() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path("m.ptq.report.json").read_text())
+    return found
+
+
+def test_results_are_recorded(cli: Cli, made: Callable[..., tuple[str, ...]]) -> None:
+    argv = made("net", "vectors", (6,))
+    before = recorded()
+    code, out, err = cli(*argv)
+    assert (code, err) == (0, "") and out.splitlines()[1:] == ["recorded in m.ptq.report.json"]
+    measured = json.loads(cli(*argv, "--float", "--json")[1])  # nothing but JSON
+    (entry,) = recorded()["evaluations"]
+    wanted = {"data": argv[-1], "samples": 30, "limit": None, "task": "classification"}
+    assert {k: entry[k] for k in wanted} == wanted
+    for side, name in (("float", "float"), ("quantized", "m.ptq")):
+        assert entry[side] == {k: measured[name][k] for k in ("accuracy", "accuracy_top5")}
+    assert entry["quantized"]["accuracy"] != entry["float"]["accuracy"]
+    cli(*argv, "--limit", "7")
+    old, new = recorded()["evaluations"]
+    assert old == entry and (new["limit"], new["samples"], new["float"]) == (7, 7, None)
+    cli(*argv)  # the same data and limit: in place of the first
+    assert [e["limit"] for e in recorded()["evaluations"]] == [7, None]
+    assert {k: v for k, v in recorded().items() if k != "evaluations"} == {
+        k: v for k, v in before.items() if k != "evaluations"
+    }
+    assert not list(Path().glob(".m.ptq*"))
+
+
+def test_float_alone_is_not_recorded(cli: Cli, made: Callable[..., tuple[str, ...]]) -> None:
+    argv = made("net", "vectors", (6,))
+    assert cli("evaluate", "--float", *argv[2:])[0] == 0
+    assert recorded()["evaluations"] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[1]", "{", '{"summary": {}, "figures": [], "evaluations": []}', None]
+)
+def test_a_report_that_is_none(cli: Cli, made: Callable[..., tuple[str, ...]], text: str | None) -> None:
+    argv, file = made("net", "vectors", (6,)), Path("m.ptq.report.json")
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    code, out, err = cli(*argv)
+    assert code == 0 and out.count("\n") == 1 and out.startswith("m.ptq: ")
+    assert err.count("\n") == (0 if text is None else 1)
+    assert text is None or (file.read_text() == text and "the result was not recorded" in err)
+
+
+def test_a_report_that_cannot_be_written(
+    cli: Cli, made: Callable[..., tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv, before = made("net", "vectors", (6,)), Path("m.ptq.report.json").read_bytes()
+
+    def full(self: Path, target: Any) -> Path:
+        raise OSError(28, "No space left on device", str(target))
+
+    monkeypatch.setattr(Path, "replace", full)
+    code, out, err = cli(*argv)
+    assert code == 0 and out.count("\n") == 1
+    assert err.count("\n") == 1 and "No space left on device" in err
+    assert Path("m.ptq.report.json").read_bytes() == before and not list(Path().glob(".m.ptq*"))
+
+
+def test_labels_of_a_segmentation(cli: Cli, made: Callable[..., tuple[str, ...]]) -> None:
+    argv = made("painter", "images", (3, 8, 6))
+    before = recorded()["figures"]["segmentation"]
+    assert all(r["label"] is None and r["float"] for r in before["rows"])
+    assert cli(*argv, "--float")[0] == 0
+    report = recorded()
+    (entry,) = report["evaluations"]
+    assert entry["task"] == "segmentation" and set(entry["quantized"]) >= {"aAcc", "mIoU", "mAcc"}
+    rows = report["figures"]["segmentation"]["rows"]
+    assert len(rows) == 4 and all(r["label"] and r["float"] and r["differs"] is not None for r in rows)
+    code, _, err = cli(*argv, "--limit", "2")
+    assert (code, err) == (0, "")  # the page can tell what is not known
+    rows = recorded()["figures"]["segmentation"]["rows"]
+    assert len(rows) == 4 and all(r["label"] and r["float"] is r["differs"] is None for r in rows)
+
+
+def test_the_pictures_are_those_of_the_data(cli: Cli, made: Callable[..., tuple[str, ...]]) -> None:
+    images = pytest.importorskip("PIL.Image")
+    argv = made("painter", "images", (3, 8, 6))
+    cli(*argv)
+    import net_for_recording as nets
+
+    ((x, y),) = nets.images("test")
+    figure = recorded()["figures"]["segmentation"]
+    colours = np.array(figure["palette"])
+    with torch.no_grad():
+        found = ptq4snn.load("m.ptq", nets.painter())(x).argmax(1)
+    for i, row in enumerate(figure["rows"]):
+        for name, classes in (("label", y), ("quantized", found)):
+            picture = images.open(io.BytesIO(base64.b64decode(row[name].partition(",")[2])))
+            assert np.array_equal(np.asarray(picture), colours[classes[i].numpy()])
+
+
+def test_the_page_is_written_again_if_it_is_there(cli: Cli, made: Callable[..., tuple[str, ...]]) -> None:
+    argv, page = made("net", "vectors", (6,)), Path("m.ptq.report.html")
+    page.write_text("old")
+    assert cli(*argv)[0] == 0
+    assert "net_for_recording:vectors" in page.read_text(encoding="utf-8")
+    page.unlink()
+    assert cli(*argv)[0] == 0 and not page.exists()
+
+
+def test_a_report_that_somebody_edited(cli: Cli, made: Callable[..., tuple[str, ...]]) -> None:
+    argv = made("net", "vectors", (6,))
+    Path("m.ptq.report.json").write_text(json.dumps({**recorded(), "neurons": 3, "summary": []}))
+    code, out, err = cli(*argv)
+    assert code == 0 and out.count("\n") == 1 and err.count("\n") == 1 and "not whole" in err

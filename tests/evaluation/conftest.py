@@ -84,6 +84,38 @@ class Pixelwise(nn.Module):
         return logits
 
 
+class Still(nn.Module):
+    """A single time step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.sn1, self.fc2, self.sn2 = nn.Linear(6, 8), LIF(), nn.Linear(8, 5), LIF()
+        self.fc3 = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.sn2(self.fc2(self.sn1(self.fc1(x).unsqueeze(0))))
+        logits: Tensor = self.fc3(y).mean(0)
+        return logits
+
+
+class Merged(nn.Module):
+    """sn2 sees time and batch on one axis, as the last neuron of QKFormer's attention does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.sn1 = nn.Linear(6, 8), LIF()
+        self.fc2, self.sn2 = nn.Linear(8, 5), LIF()
+        self.fc3 = nn.Linear(5, 3)
+        with torch.no_grad():
+            self.fc2.weight.mul_(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.fc2(self.sn1(self.fc1(x).expand(4, -1, -1)))
+        y = self.sn2(y.flatten(0, 1).unsqueeze(1)).squeeze(1).unflatten(0, (4, -1))
+        logits: Tensor = self.fc3(y).mean(0)
+        return logits
+
+
 class Fading(nn.Module):
     """sn2 needs seven steps of input to fire: with the weight's own scale its state never gets there."""
 
@@ -144,6 +176,23 @@ def summed() -> Case:
     with torch.random.fork_rng():
         torch.manual_seed(4)
         return quantized(Summed(), 4 * torch.randn(64, 6), allocation="uniform")
+
+
+@pytest.fixture(scope="session")
+def still() -> Case:
+    """Uniform 4 bits on `Still`."""
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        return quantized(Still(), 6 * torch.randn(64, 6), allocation="uniform")
+
+
+@pytest.fixture(scope="session")
+def merged() -> Case:
+    """Uniform 2 bits on `Merged`, eight samples at a time."""
+    with torch.random.fork_rng():
+        torch.manual_seed(6)
+        x = 3 * torch.randn(64, 6)
+        return quantized(Merged(), x, allocation="uniform", membrane=2, micro_batch=8)
 
 
 @pytest.fixture(scope="session")

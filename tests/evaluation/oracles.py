@@ -57,10 +57,10 @@ def rounded_shift(a: Array, n: int) -> Array:
     return floor + ((rest > half) | ((rest == half) & (floor % 2 == 1)))
 
 
-def integer_states(plan: NeuronPlan, call: Call) -> tuple[Array, int]:
-    """Real states [T, B, C, positions] of the integer neuron, and how many of them did not fit."""
+def integer_states(plan: NeuronPlan, call: Call) -> tuple[Array, Array]:
+    """Real states [T, B, C, positions] of the integer neuron, and how many of each step [T] did not fit."""
     assert plan.quantum == 1.0 and (plan.emits_units or not plan.shift)
-    out, overflows = np.zeros_like(call.current), 0
+    out, overflows = np.zeros_like(call.current), np.zeros(len(call.current), np.int64)
     for c in range(plan.channels):
         (mc, nc), (ms, ns) = plan.charge[c], plan.settle[c]
         low, high = plan.zero[c] - 2 ** (plan.bits[c] - 1), plan.zero[c] + 2 ** (plan.bits[c] - 1) - 1
@@ -71,7 +71,7 @@ def integer_states(plan: NeuronPlan, call: Call) -> tuple[Array, int]:
             assert np.array_equal(s, call.spikes[t, :, c] == 1)
             a = np.where(s, 0 if plan.reset == "hard" else a - int(plan.rho[c]), a)
             q = rounded_shift(a * ms, ns)
-            overflows += int(((q < low) | (q > high)).sum())
+            overflows[t] += ((q < low) | (q > high)).sum()
             v = q.clip(low, high)
             out[t, :, c] = v * plan.scales[c]
     return out, overflows

@@ -83,7 +83,7 @@ def test_saturation(case: Any, found: Fidelity, both: tuple[Any, Any]) -> None:
     total = states = 0
     for name, f in found.neurons.items():
         calls = both[1][name]
-        count = sum(oracles.integer_states(case.model.plan.neurons[name], c)[1] for c in calls)
+        count = sum(oracles.integer_states(case.model.plan.neurons[name], c)[1].sum() for c in calls)
         assert (f.saturated, f.states) == (count, sum(c.spikes.size for c in calls))
         total, states = total + count, states + f.states
     assert found.saturation == pytest.approx(100 * total / states)
@@ -94,10 +94,43 @@ def test_divergence_of_the_state(case: Any, found: Fidelity, both: tuple[Any, An
         spec, plan = case.prepared.folded.specs[name], case.model.plan.neurons[name]
         a = np.concatenate([oracles.float_states(spec, c) for c in both[0][name]], 1)
         b = np.concatenate([oracles.integer_states(plan, c)[0] for c in both[1][name]], 1)
-        assert len(f.divergence) == len(a)
-        for t, value in enumerate(f.divergence):
+        assert len(f.over_time.divergence) == len(a)
+        for t, value in enumerate(f.over_time.divergence):
             expected = np.sqrt(np.mean(((b[t] - a[t]) / float(spec.theta)) ** 2))
             assert value == pytest.approx(expected, rel=1e-4)
+
+
+def test_every_time_step(case: Any, found: Fidelity, both: tuple[Any, Any]) -> None:
+    """Spikes and clipped states recounted; two calls of a neuron in one forward pass fall together."""
+    for name, f in found.neurons.items():
+        a, b = (np.concatenate([c.spikes for c in side[name]], 1) for side in both)
+        plan = case.model.plan.neurons[name]
+        clipped = sum(oracles.integer_states(plan, c)[1] for c in both[1][name])
+        steps = f.over_time
+        for t in range(len(a)):
+            flips = sum(int(x != y) for x, y in zip(a[t].ravel(), b[t].ravel(), strict=True))
+            assert steps.flips[t] == flips / a[t].size
+            assert steps.saturation[t] == clipped[t] / a[t].size
+            assert steps.rates_before[t] == pytest.approx(a[t].mean(), abs=1e-12)
+            assert steps.rates_after[t] == pytest.approx(b[t].mean(), abs=1e-12)
+        assert {len(x) for x in vars(steps).values()} == {len(a)}
+    assert len({x for f in found.neurons.values() for x in f.over_time.flips}) > 2  # they do differ
+
+
+def test_time_and_batch_on_one_axis(merged: Any) -> None:
+    """A neuron that runs through [T * B] as if it were time still has T steps."""
+    p, q = merged.prepared, merged.model
+    found = compare(p, q).neurons["sn2"].over_time
+    before, after = (
+        np.concatenate(
+            [c.spikes.reshape(4, 8, -1) for c in oracles.calls(m, inner, ["sn2"], p.held_out)["sn2"]], 1
+        )
+        for m, inner in ((p.folded.model, p.folded.model), (q, q.model))
+    )
+    assert found.rates_before == pytest.approx(before.mean((1, 2)))
+    assert found.rates_after == pytest.approx(after.mean((1, 2)))
+    assert found.flips == pytest.approx((before != after).mean((1, 2)))
+    assert max(found.flips) > 0 and len(found.divergence) == len(found.saturation) == 4
 
 
 def test_logits_and_inputs(case: Any, found: Fidelity) -> None:
@@ -126,6 +159,22 @@ def test_a_segmentation_is_compared_pixel_by_pixel(pixelwise: Any, monkeypatch: 
         assert found.agreement == pytest.approx(np.mean(equal), abs=1e-9)
         assert found.kl == pytest.approx(np.mean(kl), rel=1e-4)
     assert q.report["summary"]["agreement"] == pytest.approx(np.mean(equal), abs=1e-9)
+
+
+def test_first_samples_of_a_segmentation_are_kept(pixelwise: Any, residual: Any) -> None:
+    p, q = pixelwise.prepared, pixelwise.model
+    found = compare(p, q)
+    assert found.task == "segmentation" and found.examples is not None
+    assert (found.examples.classes, len(found.examples.rows)) == (4, 4)
+    x = p.held_out[0][:4]
+    with torch.no_grad():
+        logits = [m(x) for m in (p.folded.model, q)]
+    for i, e in enumerate(found.examples.rows):
+        assert torch.equal(e.x, x[i]) and e.label is None
+        for kept, y in zip((e.before, e.after), logits, strict=True):
+            whole = torch.nn.functional.interpolate(y[i : i + 1], size=(8, 6), mode="bilinear")
+            assert kept is not None and torch.equal(kept, whole[0].argmax(0))
+    assert compare(residual.prepared, residual.model).examples is None
 
 
 def test_input_firing_of_spike_sums(residual: Any) -> None:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+import ptq4snn
+from ptq4snn.discovery.summary import WIDTH as DISCOVERY_WIDTH
 from ptq4snn.errors import SilentNetworkWarning
-from ptq4snn.evaluation.summary import WIDTH, render
 from ptq4snn.pipeline import prepare, run
 from ptq4snn.recipe import Recipe
+from ptq4snn.report.screen import WIDTH, screen
+from ptq4snn.report.static import report_of_plan
+from ptq4snn.report.terminal import plain
 
 PAPER = Recipe.parse("paper+nearest")
 
 SUMMARY = {
-    "samples", "held_out", "recipe", "beta", "percentile", "agreement", "kl",
+    "version", "arithmetic", "steps", "task", "samples", "held_out", "recipe", "beta", "percentile",
+    "agreement", "kl", "state_words",
     "average_bits", "average_bits_all", "bits_split", "saturation", "flip_rate", "emd", "firing_rate",
     "objective",
     "channels", "silent_channels", "leak_error", "weight_bytes", "state_bytes", "state_energy",
@@ -35,8 +41,56 @@ def case(request: pytest.FixtureRequest) -> Any:
 def test_is_json_without_nan(case: Any) -> None:
     report = case.model.report
     assert json.loads(json.dumps(report, allow_nan=False)) == report
-    assert set(report) == {"summary", "neurons", "projections", "trials", "silent"}
+    assert set(report) == {
+        "summary", "neurons", "projections", "trials", "silent", "figures", "evaluations",
+    }  # fmt: skip
+    assert report["evaluations"] == []
     assert set(report["summary"]) == SUMMARY
+
+
+def test_every_key_is_documented(residual: Any, pixelwise: Any) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    section = text.partition("## The report")[2]
+    for report in (residual.model.report, pixelwise.model.report):
+        found = {*report, *report["summary"], *report["silent"], *report["figures"]}
+        for part in ("neurons", "projections", "trials"):
+            found |= {key for row in report[part] for key in row}
+        for figure in report["figures"].values():
+            found |= {*figure, *(key for row in figure["rows"] for key in row)}
+        found -= {"units", "value"}  # always theta; said in words
+        assert {key for key in found if f"`{key}`" not in section} == set()
+
+
+def test_words_and_time(case: Any) -> None:
+    report = case.model.report
+    s = report["summary"]
+    assert s["version"] == ptq4snn.__version__ and s["task"] == "classification"
+    assert (s["arithmetic"], s["steps"]) == ("integer", max(n["steps"] for n in report["neurons"]))
+    assert s["state_energy"] == s["state_words"]["packed"] / s["state_words"]["m32"]
+    assert s["state_words"]["m32"] == sum(
+        n["channels"] * (-(-n["elements"] // 2) if n["stem"] else n["elements"]) for n in report["neurons"]
+    )
+    for n in report["neurons"]:
+        over = n["over_time"]
+        lists = [n["divergence"], over["flip_rate"], over["saturation"], *over["firing_rate"].values()]
+        assert len({len(x) for x in lists}) == 1
+        for whole, steps in (
+            (n["flip_rate"], over["flip_rate"]),
+            (n["saturation"], over["saturation"]),
+            (n["firing_rate"]["before"], over["firing_rate"]["before"]),
+            (n["firing_rate"]["after"], over["firing_rate"]["after"]),
+        ):
+            assert sum(steps) / len(steps) == pytest.approx(whole)  # every step counts as many
+        bits = sum(int(b) * count for b, count in n["bits"].items())
+        assert n["average_bits"] == pytest.approx(bits / n["channels"])
+
+
+def test_no_state_no_saturation(still: Any) -> None:
+    """One step: nothing is carried."""
+    for n in still.model.report["neurons"]:
+        assert n["over_time"]["saturation"] == [None] and n["divergence"] == []
+        assert n["saturation"] is None and len(n["over_time"]["flip_rate"]) == 1
+    assert "allocation" not in still.model.report["figures"]
 
 
 def test_totals_are_sums_of_the_parts(case: Any) -> None:
@@ -118,7 +172,7 @@ def test_streams_are_counted_apart(summed: Any) -> None:
     assert by_name["sn2"]["kind"] == "stream"
     assert report["summary"]["stream_bytes"] == 2 * 5
     assert any(
-        line.split() == ["streams", "(int16)", "10", "B"] for line in summed.model.summary().splitlines()
+        line.split()[-4:] == ["streams", "(int16)", "10", "B"] for line in summed.model.summary().splitlines()
     )
     assert report["summary"]["state_bytes"]["logical"] == (16 * 8 + 4 * 5 + 7) // 8
 
@@ -201,14 +255,14 @@ def test_summary_of_long_names_and_without_a_report(residual: Any) -> None:
     long = {
         f"{'encoder.' * 12}{n}": replace(p, name=f"{'encoder.' * 12}{n}") for n, p in plan.neurons.items()
     }
-    text = render(replace(plan, neurons=long), {})
+    text = plain(screen(report_of_plan(replace(plan, neurons=long))))
     assert max(map(len, text.splitlines())) <= WIDTH
     assert ".layer2.0.sn2" in text
 
 
 def test_discovery_summary(residual: Any, twice: Any) -> None:
     text = residual.prepared.folded.discovery.summary()
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= DISCOVERY_WIDTH
     line = next(x for x in text.splitlines() if x.startswith("layer1.0.downsample_sn"))
     convolution, norm = "layer1.0.downsample.0", "layer1.0.downsample.1"
     assert line.split() == ["layer1.0.downsample_sn", "pair", convolution, norm, "8x8x8", "4"]

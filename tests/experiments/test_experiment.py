@@ -101,6 +101,31 @@ def test_the_sweep_has_every_point(bench: Bench) -> None:
     assert all(r["kl"] is not None for r in data["rows"][1:])
 
 
+def test_no_run_keeps_figures(bench: Bench) -> None:
+    """Eighteen runs of a sweep would hold them eighteen times."""
+    runs = done(bench, "cifar").data["runs"]
+    assert all("figures" not in r["report"] for r in runs if r["report"] is not None)
+
+
+def test_a_model_without_anything_to_draw(case: Case, tmp_path: Path) -> None:
+    """Nothing but a first layer: no state is inside the budget."""
+
+    class First(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.n, self.b = nn.Linear(432, 5), LIF(), nn.Linear(5, 10)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.b(self.n(self.a(x.flatten(1)).expand(4, -1, -1))).mean(0)
+            return out
+
+    bench = Bench.of(First().eval(), case.pool, case.test, tmp_path)
+    for name in ("distributions", "bridge-analysis", "allocation"):
+        with pytest.warns(UserWarning, match="no state is inside the budget"):
+            found = done(bench, name)
+        assert found.data["rows"] == [] and "inside the budget" in found.lines[-1]
+
+
 def test_membrane_cost(bench: Bench, case: Case) -> None:
     data = done(bench, "membrane-cost").data
     weights = sum(m.weight.numel() for m in case.model.modules() if isinstance(m, nn.Conv2d | nn.Linear))
@@ -120,10 +145,10 @@ def test_allocation(bench: Bench) -> None:
     for r in rows:  # the paper's formula
         a = (r["rate"] - min(rate)) / (max(rate) - min(rate))
         b = (r["sensitivity"] - min(g)) / (max(g) - min(g))
-        assert r["score"] == pytest.approx(0.8 * a + 0.2 * b, abs=1e-9)
+        assert r["score"] == pytest.approx(0.8 * a + 0.2 * b, abs=2e-5)  # of six digits each
     bits, elements = (torch.tensor([r[n] for r in rows]) for n in ("bits", "elements"))
-    assert average_bits(bits, elements) == pytest.approx(data["average_bits"])
-    assert all(sum(s.values()) == pytest.approx(1) for s in data["stages"].values())
+    assert average_bits(bits, elements) == pytest.approx(data["average_bits"], rel=1e-5)
+    assert all(sum(s.values()) == pytest.approx(1, rel=1e-5) for s in data["stages"].values())
     assert list(data["stages"]) == ["layer1", "layer2"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
 from ptq4snn.bundle.plan_arrays import attach, detach
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, RecipeError
+from ptq4snn.files import write_whole
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.plan import Plan
@@ -22,7 +22,7 @@ from ptq4snn.plan import Plan
 if TYPE_CHECKING:
     from ptq4snn.modules.quantized import QuantizedModel
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["load_model", "read_report", "save_model", "write_report"]
 
 BIAS_BITS = 32
 
@@ -51,7 +51,7 @@ def leftovers(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save_model(q: QuantizedModel, path: Path) -> None:
-    """Write `path`, and `path` + ".report.json" beside it."""
+    """Write `path`, and beside it `path` + ".report.json" and ".report.html"."""
     if q.plan.arithmetic != "integer" or any(p.bits is None for p in q.plan.projections.values()):
         raise RecipeError(
             'a model with arithmetic "float" or float weights has no integers to store; quantize with '
@@ -68,25 +68,38 @@ def save_model(q: QuantizedModel, path: Path) -> None:
     header = {"plan": plan, "signature": q.signature}
     write_bundle(path, header, {**integers, **plan_integers}, {**floats, **plan_floats})
     try:
-        _write_json(Path(f"{path}.report.json"), q.report)
+        write_report(Path(f"{path}.report.json"), q.report)
+        _write_page(Path(f"{path}.report.html"), q.report)
     except OSError as why:
         raise BundleError(f"the report {path}.report.json cannot be written: {why.strerror}") from why
+
+
+def _write_page(path: Path, report: dict[str, Any]) -> None:
+    """A model that lost its report has no page, nor that of the file it replaces."""
+    from ptq4snn.report.page import write_page
+
+    if report.get("summary"):
+        write_page(report, path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _int32(x: Tensor) -> Any:
     return x.detach().cpu().numpy().astype(np.int32)
 
 
-def _write_json(path: Path, value: Any) -> None:
-    """Written beside and renamed, so that nobody sees half a file."""
-    text = json.dumps(value, indent=1, allow_nan=False)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+def write_report(path: Path, report: dict[str, Any]) -> None:
+    """As JSON, without NaN."""
+    write_whole(path, json.dumps(report, indent=1, allow_nan=False))
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """The report in a file; an empty one where there is none, or something else."""
     try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def load_model(path: Path, model: nn.Module) -> QuantizedModel:
@@ -121,12 +134,7 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
                     f"{path} has the parameter '{name}' of shape {list(value.shape)}, the model has not"
                 )
             own[name].copy_(value)
-    report = Path(f"{path}.report.json")
-    if report.is_file():
-        try:
-            q.report = json.loads(report.read_text(encoding="utf-8"))
-        except ValueError:
-            q.report = {}
+    q.report = read_report(Path(f"{path}.report.json"))
     return q
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import ptq4snn
-from ptq4snn.cli.inputs import load_data, load_device, load_model
+from ptq4snn.cli.inputs import DEFAULT, load_data, load_device, load_model
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.errors import BundleError, PTQ4SNNError
+from ptq4snn.evaluation.recording import Gallery, record
 from ptq4snn.progress import for_terminal
 
 __all__ = ["run"]
@@ -26,6 +28,7 @@ def run(args: argparse.Namespace) -> None:
     model = load_model(args, weights_matter=args.float_too)
     batches = load_data(args, "test", args.batch_size, args.workers, args.limit)
     results: dict[str, Any] = {}
+    gallery = Gallery(args.batch_axis)
 
     def measure(name: str, candidate: Any) -> None:
         if device is not None:
@@ -41,6 +44,8 @@ def run(args: argparse.Namespace) -> None:
             results[name]["limit"] = args.limit
         if not args.json:
             print(f"{name}: {sentence(results[name], args.limit)}")
+        if args.bundle is not None and results[name]["task"] == "segmentation":
+            gallery.look(name, candidate, chosen(batches, args))
 
     if args.float_too:  # before the bundle is loaded into the model
         measure("float", model)
@@ -48,6 +53,31 @@ def run(args: argparse.Namespace) -> None:
         measure(str(args.bundle), ptq4snn.load(args.bundle, model))
     if args.json:
         print(json.dumps(results, indent=2))
+    if args.bundle is not None:
+        keep(args, results, gallery)
+
+
+def keep(args: argparse.Namespace, results: dict[str, Any], gallery: Gallery) -> None:
+    """Record the results in the report of the bundle, and in its page, as far as they are there."""
+    bundle, before = str(args.bundle), results.get("float")
+    file, page = Path(f"{bundle}.report.json"), Path(f"{bundle}.report.html")
+    if not file.is_file():
+        return
+    examples = gallery.examples(bundle, "float")
+    try:
+        report = record(file, args.data or DEFAULT, args.limit, results[bundle], before, examples)
+        if page.is_file():
+            from ptq4snn.report.page import write_page
+
+            write_page(report, page)
+    except (OSError, PTQ4SNNError) as why:  # what was measured is told already
+        warnings.warn(f"the result was not recorded: {why}", stacklevel=2)
+        return
+    except (AttributeError, LookupError, TypeError, ValueError) as why:  # somebody edited the report
+        warnings.warn(f"{page} was not made anew, its report is not whole: {why!r}", stacklevel=2)
+        return
+    if not args.json:
+        print(f"recorded in {file}")
 
 
 def chosen(batches: Iterable[Any], args: argparse.Namespace) -> Iterable[Any]:

@@ -37,6 +37,9 @@ def build_parser() -> argparse.ArgumentParser:
         ("quantize", quantize_options, "quantize a model, write the bundle and its report"),
         ("inspect", inspect_options, "show every neuron and what feeds it"),
         ("evaluate", evaluate_options, "measure the accuracy of a bundle"),
+        ("summary", summary_options, "show a finished run on one screen"),
+        ("report", report_options, "make an HTML page of a finished run"),
+        ("figure", figure_options, "draw a figure of the paper from a finished run"),
         ("compare", compare_options, "quantize by several methods under one protocol, in one table"),
         ("experiment", experiment_options, "run a table or figure of the paper on your model and data"),
         ("models", models_options, "list the built-in models, or tell all about one"),
@@ -94,13 +97,15 @@ def quantize_options(p: argparse.ArgumentParser) -> None:
     group.add_argument("--allocation", choices=ALLOCATIONS, help="how bits are given to channels (fit)")
     group.add_argument("--rounding", choices=ROUNDINGS, help="how weights are rounded (gptq)")
     group.add_argument("--iterations", type=int, metavar="N", help="steps of adaround and brecq (20,000)")
-    group.add_argument("--objective", choices=OBJECTIVES, help="what a good state scale is (replay)")
+    group.add_argument("--objective", choices=OBJECTIVES, help="what a good state scale is (auto)")
     group.add_argument("--state-rounding", choices=STATE_ROUNDINGS, help="of a state each step (even)")
     group.add_argument(
         "--calibration", type=int, metavar="N", help="calibration samples that are used at most (1024)"
     )
     group.add_argument("--seed", type=int, metavar="N", help="of everything drawn at random (0)")
-    p.add_argument("--out", metavar="FILE", help="the bundle; its report is FILE.report.json (model.ptq)")
+    p.add_argument(
+        "--out", metavar="FILE", help="the bundle; its report: FILE.report.json and .html (model.ptq)"
+    )
     p.add_argument("--work", metavar="DIR", help="keeps finished blocks of the rounding, to go on from")
 
 
@@ -129,6 +134,27 @@ def reading_options(p: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only N samples: the first, or N at random where classes are sorted (all)",
     )
+
+
+def summary_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("out", metavar="OUT", help="a bundle, its report, or a JSON file of compare or experiment")
+    p.add_argument("--all", action="store_true", help="all layers, not only those with most flips")
+
+
+def report_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("run_of", metavar="OUT", help="a bundle, its report, or JSON of compare or experiment")
+    p.add_argument("--out", metavar="FILE", help="the page (OUT.report.html)")
+    p.add_argument(
+        "--add", nargs="+", default=[], metavar="FILE", help="JSON of compare and experiment to show too"
+    )
+    p.add_argument("--figures", metavar="DIR", help="write all figures as SVG and PNG")
+
+
+def figure_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("name", nargs="?", metavar="NAME", help="which; without it all are listed")
+    p.add_argument("run_of", nargs="?", metavar="RUN", help="a bundle, its report, or an experiment's JSON")
+    p.add_argument("--out", metavar="FILE", help=".svg, .png, .pdf, or .json for the spec (NAME.svg)")
+    p.add_argument("--neuron", nargs="+", default=[], metavar="NAME", help="draw these neurons only")
 
 
 def compare_options(p: argparse.ArgumentParser) -> None:

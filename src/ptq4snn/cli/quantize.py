@@ -1,10 +1,11 @@
-"""`ptq4snn quantize`: one bundle and one report, or nothing."""
+"""`ptq4snn quantize`: one bundle with its report and page, or nothing."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from ptq4snn.cli.inputs import load_data, load_device, load_model
 from ptq4snn.errors import PTQ4SNNError, RecipeError
 from ptq4snn.progress import for_terminal
 from ptq4snn.recipe import Recipe
+from ptq4snn.report.terminal import show
 
 __all__ = ["run"]
 
 OUT = "model.ptq"
-REPORT = ".report.json"
+REPORT, PAGE = ".report.json", ".report.html"
 
 
 def run(args: argparse.Namespace) -> None:
@@ -39,7 +41,10 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(q.report, indent=2))
         return
-    print(q.summary())
+    if sys.stdout.isatty():
+        show(q.report)
+    else:
+        print(q.summary())
     for file in written:
         print(f"wrote {file} ({file.stat().st_size:,} bytes)")
     if out is None:
@@ -79,11 +84,12 @@ def target(args: argparse.Namespace, recipe: Recipe) -> Path | None:
 
 
 def save(q: Any, out: Path) -> list[Path]:
-    """Write bundle and report beside their places, then move both: nothing is ever half-written."""
+    """Write bundle, report and page beside their places, then move all: nothing is ever half-written."""
     with tempfile.TemporaryDirectory(prefix=".ptq4snn-", dir=out.parent) as folder:
         draft = Path(folder) / out.name
         q.save(draft)
-        pairs = [(Path(f"{draft}{end}"), Path(f"{out}{end}")) for end in ("", REPORT)]
+        pairs = [(Path(f"{draft}{end}"), Path(f"{out}{end}")) for end in ("", REPORT, PAGE)]
+        pairs = [(source, place) for source, place in pairs if source.exists()]
         for source, place in reversed(pairs):  # the bundle last: where it is, its report is
             source.replace(place)
     return [place for _, place in pairs]

@@ -95,6 +95,8 @@ class StateCost:
     shifts: int  # what the scales take in any case
     packed_with_shifts: int
     energy_with_shifts: float | None
+    words: int  # 32-bit words of payload and metadata: what a step reads, and writes again
+    m32_words: int  # of the M32 row
 
 
 def state_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
@@ -131,6 +133,8 @@ def state_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
         shifts=_ceil(shifts, 8),
         packed_with_shifts=words * WORD // 8 + _ceil(tags + shifts + zeros, 8),
         energy_with_shifts=energy(tags + shifts + zeros),
+        words=words + _ceil(metadata, WORD),
+        m32_words=baseline,
     )
 
 

@@ -3,7 +3,8 @@
 Numbers are per sample; None stands for what does not exist. `saturation` is in per cent, all other rates
 are shares from 0 to 1. before: the float network, after: the quantized one.
 
-summary      samples, held_out (samples behind every figure here), recipe, beta, percentile,
+summary      version (of ptq4snn), arithmetic, steps (T), task (classification or segmentation),
+             samples, held_out (samples behind every figure here), recipe, beta, percentile,
              agreement (share of equal decisions), kl (to the float model),
              average_bits (states in the budget), average_bits_all (all resident states),
              bits_split ({bits: share} of the states outside the stem),
@@ -12,18 +13,23 @@ summary      samples, held_out (samples behind every figure here), recipe, beta,
              channels, silent_channels {before, after}, leak_error (largest),
              weight_bytes {float, quantized, scales, biases},
              state_bytes {float, logical, payload, metadata, packed, shifts, packed_with_shifts},
-             state_energy and state_energy_with_shifts (packed words over the M32 row's), stream_bytes,
+             state_energy and state_energy_with_shifts (packed words over the M32 row's),
+             state_words {m32, packed} (32-bit words that a step reads, and writes), stream_bytes,
              macs (of projections that read data or chains), synops {before, after},
              energy_pj {before, after}
-neurons      name, kind, coupling, shape, channels, elements, steps, bits ({bits: channels}),
-             k {min, median, max}, saturation, flip_rate, firing_rate {before, after}, emd,
-             silent_channels {before, after}, divergence (per time step, RMS in theta), leak_error,
+neurons      name, stage (the part of the model), kind, coupling, shape, channels, elements, steps,
+             bits ({bits: channels}), average_bits, k {min, median, max}, saturation, flip_rate,
+             firing_rate {before, after}, emd, silent_channels {before, after},
+             divergence (per time step, RMS in theta),
+             over_time {flip_rate, saturation, firing_rate {before, after}} (per time step), leak_error,
              zero_state, carries_state, in_budget, readout, stem
 projections  name, role, reads, bits, macs, synops {before, after} (None: reads no spikes),
              weight_bytes {float, quantized, scales, biases}, bound, shift,
              dead_gptq_columns (inputs without a spike; None: not rounded by GPTQ)
 trials       beta, percentile, kl, agreement, average_bits
 silent       before, after (first layer without a spike), lost (layers that fell silent)
+figures      data of the paper's figures by name, each with rows (docs/format.md); floats of six digits
+evaluations  data, samples, limit, task, float, quantized (metrics): what `ptq4snn evaluate` measured
 """
 
 from __future__ import annotations
@@ -31,26 +37,21 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import asdict
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ptq4snn import __version__
 from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
 from ptq4snn.discovery.discover import Discovery
-from ptq4snn.discovery.pairs import ProjectionInfo
 from ptq4snn.errors import SilentNetworkWarning
-from ptq4snn.evaluation.cost import (
-    WeightCost,
-    is_mixed,
-    operations,
-    resident_states,
-    state_cost,
-    stream_bytes,
-    weight_cost,
-)
-from ptq4snn.evaluation.fidelity import Fidelity, NeuronFidelity, compare
+from ptq4snn.evaluation.cost import operations, stream_bytes
+from ptq4snn.evaluation.fidelity import Fidelity, compare
+from ptq4snn.evaluation.figures import make_figures
+from ptq4snn.evaluation.figures.common import stages_of
+from ptq4snn.evaluation.rows import neuron_row, projection_row, weight_bytes
+from ptq4snn.evaluation.traffic import PlanCost, plan_cost
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.plan import NeuronPlan, Plan, ProjectionPlan
+from ptq4snn.plan import Plan
 from ptq4snn.rounding.stage import dead_columns
 
 if TYPE_CHECKING:
@@ -66,18 +67,25 @@ def make_report(
     found = compare(prepared, model)
     plan, d = model.plan, prepared.folded.discovery
     sizes = {n: p.weight.integers.numel() for n, p in assembly.lattice.projections.items()}
-    weights = {n: weight_cost(p, sizes[n]) for n, p in plan.projections.items()}
+    cost = plan_cost(plan, sizes, stream_bytes(d))
     dead = dead_columns(prepared, assembly.lattice, assembly.recipe)
+    stages = stages_of(d.neurons)
     report = {
-        "summary": _summary(prepared, plan, found, weights)
-        | {"objective": "replay" if assembly.traces else "squared_error"},
-        "neurons": [_neuron(plan.neurons[n], found.neurons[n]) for n in d.neurons],
+        "summary": {
+            **_summary(prepared, plan, found),
+            "objective": "replay" if assembly.traces else "squared_error",
+            **_totals(cost),
+            **_operation_totals(d, found),
+        },
+        "neurons": [neuron_row(plan.neurons[n], found.neurons[n], stages[n]) for n in d.neurons],
         "projections": [
-            {**_projection(plan.projections[n], p, weights[n], found), "dead_gptq_columns": dead.get(n)}
+            projection_row(plan.projections[n], p, cost.projections[n], found, dead.get(n))
             for n, p in d.projections.items()
         ],
         "trials": [asdict(t) for t in trials],
         "silent": _silent(plan, found),
+        "figures": make_figures(prepared, assembly, plan, found, trials, cost),
+        "evaluations": [],
     }
     _warn(report["silent"])  # type: ignore[arg-type]
     clean: dict[str, Any] = _finite(report)
@@ -93,16 +101,13 @@ def _finite(x: Any) -> Any:
     return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
-def _weight_bytes(w: WeightCost) -> dict[str, int]:
-    return {"float": w.float32, "quantized": w.packed, "scales": w.scales, "biases": w.biases}
-
-
-def _summary(
-    prepared: Prepared, plan: Plan, found: Fidelity, weights: dict[str, WeightCost]
-) -> dict[str, Any]:
-    d = prepared.folded.discovery
+def _summary(prepared: Prepared, plan: Plan, found: Fidelity) -> dict[str, Any]:
     neurons = list(found.neurons.values())
     return {
+        "version": __version__,
+        "arithmetic": plan.arithmetic,
+        "steps": plan.steps,
+        "task": found.task,
         "samples": prepared.samples,
         "held_out": found.samples,
         "recipe": plan.recipe,
@@ -121,15 +126,14 @@ def _summary(
             "after": sum(n.silent_after for n in neurons),
         },
         "leak_error": max(n.leak_error for n in plan.neurons.values()),
-        "weight_bytes": _weight_bytes(sum(weights.values(), WeightCost())),
-        **_state_totals(plan, d),
-        **_operation_totals(d, found),
     }
 
 
-def _state_totals(plan: Plan, discovery: Discovery) -> dict[str, Any]:
-    state = state_cost(resident_states(plan), is_mixed(plan))
+def _totals(cost: PlanCost) -> dict[str, Any]:
+    """Bytes and words."""
+    state = cost.state
     return {
+        "weight_bytes": weight_bytes(cost.weights),
         "average_bits_all": state.average_bits,
         "bits_split": state.split,
         "state_bytes": {
@@ -143,7 +147,8 @@ def _state_totals(plan: Plan, discovery: Discovery) -> dict[str, Any]:
         },
         "state_energy": state.energy,
         "state_energy_with_shifts": state.energy_with_shifts,
-        "stream_bytes": stream_bytes(discovery),
+        "state_words": {"m32": state.m32_words, "packed": state.words},
+        "stream_bytes": cost.streams,
     }
 
 
@@ -164,53 +169,6 @@ def _firing_rate(plan: Plan, found: Fidelity) -> dict[str, float]:
     return {
         "before": sum(f.rate_before * sizes[n] for n, f in found.neurons.items()) / total,
         "after": sum(f.rate_after * sizes[n] for n, f in found.neurons.items()) / total,
-    }
-
-
-def _neuron(p: NeuronPlan, f: NeuronFidelity) -> dict[str, Any]:
-    k = [v for v in p.k if v is not None]
-    return {
-        "name": p.name,
-        "kind": p.kind,
-        "coupling": p.coupling,
-        "shape": p.layout.shape,
-        "channels": p.channels,
-        "elements": p.elements,
-        "steps": p.steps,
-        "bits": {b: p.bits.count(b) for b in sorted(set(p.bits))},
-        "k": {"min": min(k), "median": median(k), "max": max(k)} if k else None,
-        "saturation": f.saturation,
-        "flip_rate": f.flip_rate,
-        "firing_rate": {"before": f.rate_before, "after": f.rate_after},
-        "emd": f.emd,
-        "silent_channels": {"before": f.silent_before, "after": f.silent_after},
-        "divergence": f.divergence,
-        "leak_error": p.leak_error,
-        "zero_state": p.zero_state,
-        "carries_state": p.carries_state,
-        "in_budget": p.in_budget,
-        "readout": p.readout,
-        "stem": p.stem,
-    }
-
-
-def _projection(p: ProjectionPlan, info: ProjectionInfo, w: WeightCost, found: Fidelity) -> dict[str, Any]:
-    spiking = p.name in found.firing_before
-    return {
-        "name": p.name,
-        "role": p.role,
-        "reads": info.reads,
-        "bits": p.bits,
-        "macs": info.macs,
-        "synops": {
-            "before": info.macs * found.firing_before[p.name],
-            "after": info.macs * found.firing_after[p.name],
-        }
-        if spiking
-        else None,
-        "weight_bytes": _weight_bytes(w),
-        "bound": p.bound,
-        "shift": p.shift,
     }
 
 

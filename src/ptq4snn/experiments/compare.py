@@ -170,7 +170,10 @@ class Bench:
         began = perf_counter()
         q = run(prepared, recipe)
         seconds = perf_counter() - began
-        return {"recipe": recipe.to_dict(), "report": q.report, **self.measure(q, seconds)}
+        report = {
+            name: part for name, part in q.report.items() if name != "figures"
+        }  # too large for each run
+        return {"recipe": recipe.to_dict(), "report": report, **self.measure(q, seconds)}
 
     def measure(self, model: nn.Module, quantizing: float) -> dict[str, Any]:
         """Scores on the test samples."""

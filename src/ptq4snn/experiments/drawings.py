@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ptq4snn.evaluation.summary import table
+from ptq4snn.report.text import bar, sparkline, table
 
 __all__ = ["DRAWINGS"]
 
 BAR = 40
-LEVELS = " .:-=+*#%@"
 RANKS = 20  # parts of a ranking that are shown
 MIB = 2**20
+NOTHING = "there is no channel inside the budget"
 
 Data = dict[str, Any]
 
 
-def bar(share: float) -> str:
-    return "#" * round(BAR * share)
-
-
-def strip(counts: Sequence[float]) -> str:
-    """A histogram in one line."""
-    top = max(counts, default=0) or 1
-    return "".join(LEVELS[min(len(LEVELS) - 1, round((len(LEVELS) - 1) * c / top))] for c in counts)
-
-
 def membrane_cost(data: Data) -> list[str]:
     def part(axis: str, title: str) -> list[str]:
+        names = {"m32": "M32 MiB", "m4": "M4 MiB", "this": "this plan MiB"}
+        shown = [n for n in names if n in data["rows"][0]]  # a model that is not quantized has no plan
         rows = [
-            [f"{r['value']}", f"{r['m32'] / MIB:.2f}", f"{r['m4'] / MIB:.2f}"]
+            [f"{r['value']}", *(f"{r[n] / MIB:.2f}" for n in shown)]
             for r in data["rows"]
             if r["axis"] == axis
         ]
-        return ["", title, *table((axis, "M32 MiB", "M4 MiB"), rows, left=1)]
+        return ["", title, *table((axis, *(names[n] for n in shown)), rows, left=1)]
 
     head = f"{data['weights']:,} weights at 4 bits, {data['states']:,} states a sample"
     return [
@@ -53,35 +45,30 @@ def distributions(data: Data) -> list[str]:
     lines = [f"{name}, one of {len(names)} pairs; values in theta"]
     for r in data["rows"]:
         if r["neuron"] == name:
-            edges = r["weights"]["edges"]
             lines += [
-                f"channel {r['channel']} ({r['which']}): k {r['k']}, {r['bits']} bits",
-                f"  weights {edges[0]:+.3f} [{strip(r['weights']['counts'])}] {edges[-1]:+.3f}",
-                f"  states  {states_strip(r['states'])}",
+                f"channel {r['channel']} ({r['which']}): k {r['k']}, {r['bits']} bits; "
+                f"{100 * r['outside']:.2f} % of the states beyond the grid",
+                f"  weights {histogram(r['weights'])}",
+                f"  states  {histogram(r['states'])}",
             ]
     return lines
 
 
-def states_strip(states: Data, bins: int = 32) -> str:
-    """The logarithmic bins of the statistics, drawn on a linear axis."""
-    middles = [(a + b) / 2 for a, b in zip(states["inner"], states["outer"], strict=True)]
-    low, high = min(middles, default=0.0), max(middles, default=0.0)
-    counts = [0.0] * bins
-    for middle, n in zip(middles, states["counts"], strict=True):
-        counts[min(bins - 1, int(bins * (middle - low) / ((high - low) or 1.0)))] += n
-    return f"{low:+.3f} [{strip(counts)}] {high:+.3f}"
+def histogram(bins: Data) -> str:
+    edges = bins["edges"]
+    return f"{edges[0]:+.3f} [{sparkline(bins['counts'])}] {edges[-1]:+.3f}"
 
 
 def bridge_analysis(data: Data) -> list[str]:
+    if not data["rows"]:
+        return [NOTHING]
     ks = {int(k): n for k, n in data["k"].items()}
     total = sum(ks.values()) or 1
-    lines = ["k      channels", *(f"{k:<4} {n:>6}  {bar(n / total)}" for k, n in ks.items())]
-    ratios = sorted(r["bridged"] / r["observer"] for r in data["rows"] if r["observer"] > 0)
-    if ratios:
-        near = sum(0.5 <= r <= 2 for r in ratios) / len(ratios)
-        middle = ratios[len(ratios) // 2]
+    lines = ["k      channels", *(f"{k:<4} {n:>6}  {bar(n / total, BAR)}" for k, n in ks.items())]
+    if data["median_ratio"] is not None:
         lines.append(
-            f"bridged over observer scale: median {middle:.3f}; {100 * near:.1f} % within a factor of 2"
+            f"bridged over observer scale: median {data['median_ratio']:.3f}; "
+            f"{100 * data['within_factor_2']:.1f} % within a factor of 2"
         )
     return lines
 
@@ -89,15 +76,14 @@ def bridge_analysis(data: Data) -> list[str]:
 def allocation(data: Data) -> list[str]:
     rows = data["rows"]
     if not rows:
-        return ["there is no channel inside the budget"]
+        return [NOTHING]
     lines = [
         f"beta {data['beta']:g}, P{data['percentile']:g}: {data['average_bits']:.3f} bits on average",
         "rank    score  bits",
     ]
     top = max(r["score"] for r in rows) or 1.0
-    for i in range(0, len(rows), max(1, len(rows) // RANKS)):
-        r = rows[i]
-        lines.append(f"{i + 1:<6} {r['score']:.4f}  {r['bits']}  {bar(r['score'] / top)}")
+    for r in rows[:: max(1, len(rows) // RANKS)]:
+        lines.append(f"{r['rank']:<6} {r['score']:.4f}  {r['bits']}  {bar(r['score'] / top, BAR)}")
     cells = [
         [stage, *(f"{100 * shares.get(b, 0.0):.1f}" for b in ("2", "4", "8"))]
         for stage, shares in data["stages"].items()

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from ptq4snn import __version__
-from ptq4snn.evaluation.summary import table
 from ptq4snn.experiments.catalog import BETAS, PERCENTILES, Experiment
 from ptq4snn.experiments.compare import Bench, Report, compare_on, silent, today
 from ptq4snn.experiments.comparison import Comparison, summary
@@ -21,8 +20,9 @@ from ptq4snn.experiments.figures import FIGURES, MAKERS
 from ptq4snn.experiments.intervals import mean
 from ptq4snn.experiments.methods import Method
 from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_setting
-from ptq4snn.experiments.tables import number, raw_csv, text_table
+from ptq4snn.experiments.tables import raw_csv, text_table
 from ptq4snn.files import code_mark
+from ptq4snn.report.text import number, table
 
 __all__ = ["Outcome", "run_experiment"]
 

@@ -113,10 +113,26 @@ class QuantizedModel(nn.Module):
             if isinstance(module, Shell):
                 module.reset()
 
-    def summary(self) -> str:
-        from ptq4snn.evaluation.summary import render
+    def summary(self, everything: bool = False) -> str:
+        """The report on one screen of plain text; `everything`: a line for all of the layers."""
+        from ptq4snn.report.screen import screen
+        from ptq4snn.report.terminal import plain
 
-        return render(self.plan, self.report)
+        return plain(screen(self._known(), everything))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from ptq4snn.report.notebook import fragment
+
+        return fragment(self._known())
+
+    def _known(self) -> dict[str, Any]:
+        """The report, or where it was lost what the plan tells."""
+        from ptq4snn.report.static import report_of_plan
+
+        if self.report.get("summary"):
+            return self.report
+        return report_of_plan(self.plan, {name: i.weight.numel() for name, i in self.integers.items()})
 
     def save(self, path: str | Path) -> None:
         """Write the bundle, and the report beside it as JSON."""

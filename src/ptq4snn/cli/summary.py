@@ -1,0 +1,36 @@
+"""`ptq4snn summary`: a finished run on one screen, from its JSON alone. Does not import torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.experiments.drawings import DRAWINGS
+from ptq4snn.report.comparison import comparison_table
+from ptq4snn.report.run import Run, read_run
+from ptq4snn.report.terminal import show, show_lines
+
+__all__ = ["run"]
+
+
+def run(args: argparse.Namespace) -> None:
+    found = read_run(args.out)
+    try:
+        if args.json:
+            print(json.dumps(found.data["summary" if found.kind == "report" else "rows"], indent=2))
+        elif found.kind == "report":
+            show(found.data, args.all)
+        else:
+            show_lines(lines(found))
+    except (AttributeError, LookupError, TypeError, ValueError) as why:  # somebody edited the file
+        raise PTQ4SNNError(f"{found.path} is not a whole {found.kind} ({why!r}): make it again") from why
+
+
+def lines(found: Run) -> list[str]:
+    """The table of a comparison, or the figure of an experiment, under its title."""
+    data = found.data
+    head = [f"{data['title']} ({data['part']} of the paper)", ""] if found.kind == "experiment" else []
+    if "runs" in data:
+        return head + comparison_table(data)
+    return head + DRAWINGS[data["experiment"]](data)

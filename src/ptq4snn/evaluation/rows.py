@@ -1,0 +1,86 @@
+"""One neuron and one projection of the report; the keys are told in report.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from ptq4snn.discovery.pairs import ProjectionInfo
+from ptq4snn.evaluation.cost import WeightCost
+from ptq4snn.evaluation.fidelity import Fidelity
+from ptq4snn.evaluation.meters import NeuronFidelity, OverTime
+from ptq4snn.plan import NeuronPlan, ProjectionPlan
+
+__all__ = ["neuron_row", "projection_row", "weight_bytes"]
+
+
+def weight_bytes(w: WeightCost) -> dict[str, int]:
+    return {"float": w.float32, "quantized": w.packed, "scales": w.scales, "biases": w.biases}
+
+
+def neuron_row(p: NeuronPlan, f: NeuronFidelity, stage: str) -> dict[str, Any]:
+    k = [v for v in p.k if v is not None]
+    return {
+        "name": p.name,
+        "stage": stage,
+        "kind": p.kind,
+        "coupling": p.coupling,
+        "shape": p.layout.shape,
+        "channels": p.channels,
+        "elements": p.elements,
+        "steps": p.steps,
+        "bits": {b: p.bits.count(b) for b in sorted(set(p.bits))},
+        "average_bits": sum(p.bits) / p.channels,
+        "k": {"min": min(k), "median": median(k), "max": max(k)} if k else None,
+        "saturation": f.saturation,
+        "flip_rate": f.flip_rate,
+        "firing_rate": {"before": f.rate_before, "after": f.rate_after},
+        "emd": f.emd,
+        "silent_channels": {"before": f.silent_before, "after": f.silent_after},
+        "divergence": f.over_time.divergence,
+        "over_time": _over_time(f.over_time),
+        "leak_error": p.leak_error,
+        "zero_state": p.zero_state,
+        "carries_state": p.carries_state,
+        "in_budget": p.in_budget,
+        "readout": p.readout,
+        "stem": p.stem,
+    }
+
+
+def _over_time(o: OverTime) -> dict[str, Any]:
+    steps = len(o.rates_after)
+    return {
+        "flip_rate": _filled(o.flips, steps),
+        "saturation": _filled([100 * s for s in o.saturation], steps),
+        "firing_rate": {"before": o.rates_before, "after": o.rates_after},
+    }
+
+
+def _filled(values: Sequence[float], steps: int) -> list[float | None]:
+    """None for the steps that were not measured."""
+    return [*values, *[None] * (steps - len(values))]
+
+
+def projection_row(
+    p: ProjectionPlan, info: ProjectionInfo, w: WeightCost, found: Fidelity, dead: int | None
+) -> dict[str, Any]:
+    spiking = p.name in found.firing_before
+    return {
+        "name": p.name,
+        "role": p.role,
+        "reads": info.reads,
+        "bits": p.bits,
+        "macs": info.macs,
+        "synops": {
+            "before": info.macs * found.firing_before[p.name],
+            "after": info.macs * found.firing_after[p.name],
+        }
+        if spiking
+        else None,
+        "weight_bytes": weight_bytes(w),
+        "bound": p.bound,
+        "shift": p.shift,
+        "dead_gptq_columns": dead,
+    }

@@ -1,0 +1,60 @@
+"""A comparison as aligned text, from its JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ptq4snn.report.text import number, table
+
+__all__ = ["comparison_table"]
+
+Data = dict[str, Any]
+SCORED = {"accuracy": "accuracy %", "mIoU": "mIoU %"}
+
+
+def comparison_table(data: Data, paper: Sequence[str] | None = None) -> list[str]:
+    """One line a method; `paper` are the cells of a column with the paper's own figures."""
+    rows: list[Data] = data["rows"]
+
+    def column(key: str, pattern: str = "{:.2f}", factor: float = 1.0) -> list[str]:
+        return [number(r[key], pattern, factor, missing="") for r in rows]
+
+    columns: list[tuple[str, Sequence[str]]] = [
+        ("method", [r["method"] for r in rows]),
+        (SCORED[rows[0]["metric"]], column("score")),
+        ("spread", column("spread")),
+        ("change", column("change_from_float", "{:+.2f}")),
+    ]
+    for name in ("aAcc", "mAcc"):
+        if name in rows[0]["scores"]:
+            columns.append((name, [number(r["scores"][name], "{:.2f}", missing="") for r in rows]))
+    if any(r["baseline"] for r in rows):
+        columns.append(("vs base", column("change_from_baseline", "{:+.2f}")))
+    if any(r["interval_95"] for r in rows):
+        columns.append(("95 % interval", [_bounds(r["interval_95"]) for r in rows]))
+    columns += [("bits", column("average_bits")), ("sat. %", column("saturation"))]
+    # with the paper's figures there is no room for the flips
+    columns.append(("flips %", column("flip_rate", factor=100)) if paper is None else ("paper", paper))
+    body = list(zip(*(cells for _, cells in columns), strict=True))
+    return [*table([title for title, _ in columns], body, left=1), *_notes(data)]
+
+
+def _bounds(interval: Sequence[float] | None) -> str:
+    return "" if interval is None else f"{interval[0]:+.2f} .. {interval[1]:+.2f}"
+
+
+def _notes(data: Data) -> list[str]:
+    """What the columns mean: test samples, seeds, baselines."""
+    seeds = ", ".join(map(str, data["seeds"]))
+    run = data["runs"][0]
+    kind = "images" if run["task"] == "segmentation" else "samples"
+    lines = [
+        "",
+        f"{run['samples']:,} test {kind}; calibration seeds {seeds}; change: points from the float model",
+    ]
+    baselines: dict[str, list[str]] = {}
+    for r in data["rows"]:
+        if r["baseline"] is not None:
+            baselines.setdefault(r["baseline"], []).append(r["method"])
+    return lines + [f"baseline {b!r} of: {', '.join(labels)}" for b, labels in baselines.items()]

@@ -1,0 +1,145 @@
+"""What a report says first, for the terminal and the notebook alike. All of it comes from the report's JSON.
+
+A report that lacks a key (an older one, or that of a plan alone) lacks what is made of it, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ptq4snn.report.headline import score_of
+
+__all__ = [
+    "Accuracy", "Change", "accuracies", "average_bits", "beside_weights", "composition", "exponents",
+    "headline", "memory", "most_telling", "notes", "shape",
+]  # fmt: skip
+
+Data = dict[str, Any]
+ALL = "all layers"  # the stage of neurons that have none
+
+
+class Change(NamedTuple):
+    """Bytes before and after."""
+
+    before: float
+    after: float
+
+
+class Accuracy(NamedTuple):
+    """Scores in %, of the float model where it was measured too."""
+
+    metric: str
+    before: float | None
+    after: float
+    samples: int
+    data: str
+
+
+def headline(summary: Data) -> list[str]:
+    """The recipe in words: bits, coupling, allocation, rounding, arithmetic, T."""
+    r = summary.get("recipe") or {}
+    weights = "float weights" if r.get("weights") is None else f"W{r['weights']}"
+    membrane = "M32" if r.get("coupling") == "none" else f"M{r.get('membrane', 0):g}"
+    allocation = f"allocation {r.get('allocation')}"
+    if summary.get("beta") is not None:
+        allocation += f" (beta {summary['beta']:g}, P{summary['percentile']:g})"
+    words = [f"{weights}/{membrane}", f"coupling {r.get('coupling')}", allocation]
+    words += [f"rounding {r['rounding']}"] if "rounding" in r else []
+    words.append(f"{summary.get('arithmetic') or r.get('arithmetic')} arithmetic")
+    return words + ([f"T = {summary['steps']}"] if summary.get("steps") else [])
+
+
+def memory(summary: Data) -> dict[str, Change]:
+    """Bytes of one sample: states with padding and metadata, weights without scales and biases.
+
+    A network that runs for one step only has no states to keep.
+    """
+    found = {}
+    s, w = summary.get("state_bytes") or {}, summary.get("weight_bytes") or {}
+    if s.get("float"):
+        found["states"] = Change(s["float"], s["packed"])
+    if w.get("float"):
+        found["weights"] = Change(w["float"], w["quantized"])
+    return found
+
+
+def beside_weights(summary: Data) -> int:
+    """Bytes of scales and biases."""
+    w = summary.get("weight_bytes") or {}
+    return int(w.get("scales", 0) + w.get("biases", 0))
+
+
+def accuracies(report: Data) -> list[Accuracy]:
+    """What `ptq4snn evaluate` measured, in its order; without labels nothing was."""
+    rows = []
+    for e in report.get("evaluations") or []:
+        metric, before, after = score_of(e)
+        if after is not None:
+            rows.append(Accuracy(metric, before, after, e["samples"], e["data"]))
+    return rows
+
+
+def states(neuron: Data) -> int:
+    return int(neuron["channels"]) * int(neuron["elements"])
+
+
+def average_bits(neuron: Data) -> float:
+    """Over the channels, which have equally many states each."""
+    return float(sum(int(b) * n for b, n in neuron["bits"].items()) / neuron["channels"])
+
+
+def composition(neurons: Sequence[Data]) -> dict[str, dict[int, int]]:
+    """Resident states of each width, by stage in the order of the network."""
+    stages: dict[str, dict[int, int]] = {}
+    for n in neurons:
+        if n["carries_state"]:
+            widths = stages.setdefault(n.get("stage", ALL), {})
+            for b, channels in n["bits"].items():
+                widths[int(b)] = widths.get(int(b), 0) + channels * n["elements"]
+    return {s: dict(sorted(w.items())) for s, w in stages.items()}
+
+
+def most_telling(neurons: Sequence[Data], most: int) -> tuple[list[Data], str]:
+    """At most so many layers in the order of the network, and why these."""
+    if len(neurons) <= most:
+        return list(neurons), ""
+    measured = any(n.get("flip_rate") is not None for n in neurons)
+
+    def weight(i: int) -> float:
+        return (neurons[i].get("flip_rate") or 0.0) if measured else states(neurons[i])
+
+    first = sorted(range(len(neurons)), key=lambda i: -weight(i))[:most]
+    return [neurons[i] for i in sorted(first)], "flips" if measured else "states"
+
+
+def shape(neuron: Data) -> str:
+    return "x".join(map(str, neuron["shape"]))
+
+
+def exponents(neuron: Data) -> str:
+    k = neuron.get("k")
+    if not k:
+        return "-"
+    return f"{k['min']}" if k["min"] == k["max"] else f"{k['min']}..{k['max']}"
+
+
+def notes(report: Data) -> list[str]:
+    """What is unusual about the network; the warnings begin with that word."""
+    neurons: list[Data] = report.get("neurons") or []
+    found = []
+    stateless = [n["name"] for n in neurons if not n["carries_state"]]
+    if stateless:
+        found.append(f"carries no state: {', '.join(stateless)}")
+    readouts = [n["name"] for n in neurons if n["readout"]]
+    if readouts:
+        found.append(f"read out without a threshold, 16 bits: {', '.join(readouts)}")
+    worst = max(neurons, key=lambda n: n["leak_error"], default=None)
+    if worst is not None and worst["leak_error"]:
+        found.append(f"the leak is not dyadic: off by up to {worst['leak_error']:.2g} at {worst['name']}")
+    silent = report.get("silent") or {}
+    if silent.get("before"):
+        found.append(f"WARNING: silent in the float network already, first at {silent['before']}")
+    if silent.get("lost"):
+        found.append(f"WARNING: silent after quantization, first at {silent['lost'][0]}; give it more bits")
+    return found

@@ -1,0 +1,61 @@
+"""The part of a report that a plan alone knows: nothing in it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from ptq4snn.evaluation.cost import WeightCost, is_mixed, resident_states, state_cost, weight_cost
+from ptq4snn.evaluation.figures.common import stages_of
+from ptq4snn.evaluation.rows import weight_bytes
+from ptq4snn.plan import NeuronPlan, Plan
+
+__all__ = ["neuron_facts", "report_of_plan"]
+
+
+def report_of_plan(plan: Plan, weights: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """A report without measurements. weights: how many each projection has; None leaves out their bytes."""
+    cost = state_cost(resident_states(plan), is_mixed(plan))
+    summary: dict[str, Any] = {
+        "recipe": plan.recipe,
+        "beta": plan.beta,
+        "percentile": plan.percentile,
+        "arithmetic": plan.arithmetic,
+        "steps": plan.steps,
+        "average_bits": plan.average_bits(),
+        "average_bits_all": cost.average_bits,
+        "state_bytes": {"float": cost.float32, "packed": cost.packed},
+        "state_energy": cost.energy,
+        "state_words": {"m32": cost.m32_words, "packed": cost.words},
+        "channels": sum(n.channels for n in plan.neurons.values()),
+    }
+    if weights is not None:
+        each = (weight_cost(p, weights[n]) for n, p in plan.projections.items())
+        summary["weight_bytes"] = weight_bytes(sum(each, WeightCost()))
+    stages = stages_of(plan.neurons)
+    neurons = [neuron_facts(n, stages[name]) for name, n in plan.neurons.items()]
+    return {"summary": summary, "neurons": neurons}
+
+
+def neuron_facts(p: NeuronPlan, stage: str) -> dict[str, Any]:
+    """One neuron's entry, as far as the plan tells."""
+    k = [v for v in p.k if v is not None]
+    return {
+        "name": p.name,
+        "stage": stage,
+        "kind": p.kind,
+        "coupling": p.coupling,
+        "shape": list(p.layout.shape),
+        "channels": p.channels,
+        "elements": p.elements,
+        "steps": p.steps,
+        "bits": {str(b): p.bits.count(b) for b in sorted(set(p.bits))},
+        "k": {"min": min(k), "median": median(k), "max": max(k)} if k else None,
+        "leak_error": p.leak_error,
+        "zero_state": p.zero_state,
+        "carries_state": p.carries_state,
+        "in_budget": p.in_budget,
+        "readout": p.readout,
+        "stem": p.stem,
+    }

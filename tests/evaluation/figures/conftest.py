@@ -1,0 +1,23 @@
+"""What the figures are made from, once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ptq4snn.assemble import Assembly
+from ptq4snn.pipeline import settle_lattice
+from ptq4snn.recipe import Recipe
+
+
+@pytest.fixture(scope="session")
+def assembled() -> Callable[[Any], Assembly]:
+    """The assembly of a case, built again from its plan's recipe."""
+
+    def build(case: Any) -> Assembly:
+        recipe, p = Recipe.parse(case.model.plan.recipe), case.prepared
+        return Assembly(p.folded, p.seen, settle_lattice(p, recipe), recipe)
+
+    return build
