@@ -12,7 +12,7 @@ import pytest
 from report import samples
 
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.report.charts import allocation, distributions, layers, memory, sweep, time
+from ptq4snn.report.charts import allocation, distributions, layers, membrane_cost, memory, sweep, time
 from ptq4snn.report.drawing import check_target, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels, find_figure, missing
 from ptq4snn.report.panel import Panel
@@ -98,6 +98,14 @@ def test_levels_are_those_of_the_grid_that_the_axis_shows(bits: int, zero: int) 
     assert found == pytest.approx([v for v in every if low - 1e-9 <= v <= high + 1e-9]) and found
     found = [r["x"] for r in panel.rows if r["what"] == distributions.WEIGHT_LEVELS]
     assert found == pytest.approx([v for i in range(-4, 4) if low - 1e-9 <= (v := 0.02 * i) <= high + 1e-9])
+
+
+def test_states_that_are_not_kept_are_told() -> None:
+    data = samples.report()["figures"]["membrane-cost"]
+    _, traffic = membrane_cost.panels(data | {"states": 1000, "carried_states": 1000})
+    assert "keeps no state" not in traffic.description
+    _, traffic = membrane_cost.panels(data | {"states": 1500, "carried_states": 1000})
+    assert "(500 of 1,500)" in traffic.description
 
 
 def test_merged_bins_keep_all_values() -> None:
@@ -196,9 +204,8 @@ def test_why_a_figure_is_missing() -> None:
 def test_an_experiment_of_a_figure_is_a_run(tmp_path: Path) -> None:
     # as `experiment membrane-cost` writes it: without the plan's own line
     rows = [{k: v for k, v in r.items() if k != "this"} for r in samples.membrane_cost()["rows"]]
-    run = Run(
-        tmp_path, "experiment", {"experiment": "membrane-cost", "weights": 11, "states": 2, "rows": rows}
-    )
+    made = {"experiment": "membrane-cost", "weights": 11, "states": 3, "carried_states": 2, "rows": rows}
+    run = Run(tmp_path, "experiment", made)
     data = figure_data(run, "membrane-cost")
     assert data is not None and figure_data(run, "memory") is None
     panels = figure_panels(FIGURES["membrane-cost"], data)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.experiments.drawings import DRAWINGS
 from ptq4snn.report.comparison import comparison_table
-from ptq4snn.report.run import Run, read_run
+from ptq4snn.report.run import Run, read_run, whole
 from ptq4snn.report.terminal import show, show_lines
 
 __all__ = ["run"]
@@ -16,15 +15,13 @@ __all__ = ["run"]
 
 def run(args: argparse.Namespace) -> None:
     found = read_run(args.out)
-    try:
+    with whole(found):
         if args.json:
             print(json.dumps(found.data["summary" if found.kind == "report" else "rows"], indent=2))
         elif found.kind == "report":
             show(found.data, args.all)
         else:
             show_lines(lines(found))
-    except (AttributeError, LookupError, TypeError, ValueError) as why:  # somebody edited the file
-        raise PTQ4SNNError(f"{found.path} is not a whole {found.kind} ({why!r}): make it again") from why
 
 
 def lines(found: Run) -> list[str]:

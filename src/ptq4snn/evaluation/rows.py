@@ -12,27 +12,39 @@ from ptq4snn.evaluation.fidelity import Fidelity
 from ptq4snn.evaluation.meters import NeuronFidelity, OverTime
 from ptq4snn.plan import NeuronPlan, ProjectionPlan
 
-__all__ = ["neuron_row", "projection_row", "weight_bytes"]
+__all__ = ["neuron_facts", "neuron_row", "projection_row", "weight_bytes"]
 
 
 def weight_bytes(w: WeightCost) -> dict[str, int]:
     return {"float": w.float32, "quantized": w.packed, "scales": w.scales, "biases": w.biases}
 
 
-def neuron_row(p: NeuronPlan, f: NeuronFidelity, stage: str) -> dict[str, Any]:
+def neuron_facts(p: NeuronPlan, stage: str) -> dict[str, Any]:
+    """A neuron as far as its plan tells."""
     k = [v for v in p.k if v is not None]
     return {
         "name": p.name,
         "stage": stage,
         "kind": p.kind,
         "coupling": p.coupling,
-        "shape": p.layout.shape,
+        "shape": list(p.layout.shape),
         "channels": p.channels,
         "elements": p.elements,
         "steps": p.steps,
-        "bits": {b: p.bits.count(b) for b in sorted(set(p.bits))},
+        "bits": {str(b): p.bits.count(b) for b in sorted(set(p.bits))},
         "average_bits": sum(p.bits) / p.channels,
         "k": {"min": min(k), "median": median(k), "max": max(k)} if k else None,
+        "leak_error": p.leak_error,
+        "zero_state": p.zero_state,
+        "carries_state": p.carries_state,
+        "in_budget": p.in_budget,
+        "readout": p.readout,
+        "stem": p.stem,
+    }
+
+
+def neuron_row(p: NeuronPlan, f: NeuronFidelity, stage: str) -> dict[str, Any]:
+    return neuron_facts(p, stage) | {
         "saturation": f.saturation,
         "flip_rate": f.flip_rate,
         "firing_rate": {"before": f.rate_before, "after": f.rate_after},
@@ -40,12 +52,6 @@ def neuron_row(p: NeuronPlan, f: NeuronFidelity, stage: str) -> dict[str, Any]:
         "silent_channels": {"before": f.silent_before, "after": f.silent_after},
         "divergence": f.over_time.divergence,
         "over_time": _over_time(f.over_time),
-        "leak_error": p.leak_error,
-        "zero_state": p.zero_state,
-        "carries_state": p.carries_state,
-        "in_budget": p.in_budget,
-        "readout": p.readout,
-        "stem": p.stem,
     }
 
 

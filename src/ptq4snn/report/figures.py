@@ -110,6 +110,8 @@ def missing(run: Run, name: str) -> str:
     if run.kind != "report":
         about = "methods" if "runs" in run.data else run.data["experiment"]
         return f"{run.path.name} is about {about}"
+    if not run.data["figures"]:
+        return "its report is of an older version of ptq4snn; quantize again"
     coupling = (run.data["summary"].get("recipe") or {}).get("coupling")
     how = (run.data["figures"].get("allocation") or {}).get("by", "not known")
     reasons = {

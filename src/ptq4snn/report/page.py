@@ -13,7 +13,7 @@ from ptq4snn.report import headline
 from ptq4snn.report.charts.segmentation import KINDS
 from ptq4snn.report.payload import Payload
 from ptq4snn.report.recipe import as_python, as_toml
-from ptq4snn.report.run import Run
+from ptq4snn.report.run import Run, completed
 from ptq4snn.report.sections import of_added, of_run
 from ptq4snn.report.theme import BITS, DARK, LIGHT
 from ptq4snn.report.units import percent
@@ -35,8 +35,7 @@ def write_page(report: Data, path: Path, added: Sequence[Run] = (), name: str | 
 def render_page(report: Data, name: str, added: Sequence[Run] = ()) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    if report:  # it may be older than evaluations and figures
-        report = {"figures": {}, "evaluations": [], **report}
+    report = completed(report) if report else {}
     payload = Payload()
     own, others = of_run(report, payload) if report else [], of_added(added, payload)
     environment = Environment(

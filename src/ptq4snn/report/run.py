@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ptq4snn.errors import PTQ4SNNError
 
-__all__ = ["Kind", "Run", "read_run", "whole"]
+__all__ = ["Kind", "Run", "completed", "read_run", "whole"]
 
 Kind = Literal["report", "comparison", "experiment"]
 REPORT = ".report.json"
@@ -38,9 +38,12 @@ def read_run(path: str | Path) -> Run:
         raise PTQ4SNNError(
             f"{file} is not a report: name a bundle, its {REPORT}, or a JSON file of compare or experiment"
         )
-    if kind == "report" and "figures" not in data:
-        raise PTQ4SNNError(f"{file} was made by an older version of ptq4snn: quantize again")
-    return Run(file, kind, data)
+    return Run(file, kind, completed(data) if kind == "report" else data)
+
+
+def completed(report: dict[str, Any]) -> dict[str, Any]:
+    """A report of an older version tells what it knows: it has no figures and no evaluations."""
+    return {"figures": {}, "evaluations": [], **report}
 
 
 @contextmanager

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
 from typing import Any
 
 from ptq4snn.evaluation.cost import WeightCost, is_mixed, resident_states, state_cost, weight_cost
 from ptq4snn.evaluation.figures.common import stages_of
-from ptq4snn.evaluation.rows import weight_bytes
-from ptq4snn.plan import NeuronPlan, Plan
+from ptq4snn.evaluation.rows import neuron_facts, weight_bytes
+from ptq4snn.plan import Plan
 
-__all__ = ["neuron_facts", "report_of_plan"]
+__all__ = ["report_of_plan"]
 
 
 def report_of_plan(plan: Plan, weights: Mapping[str, int] | None = None) -> dict[str, Any]:
@@ -36,26 +35,3 @@ def report_of_plan(plan: Plan, weights: Mapping[str, int] | None = None) -> dict
     stages = stages_of(plan.neurons)
     neurons = [neuron_facts(n, stages[name]) for name, n in plan.neurons.items()]
     return {"summary": summary, "neurons": neurons}
-
-
-def neuron_facts(p: NeuronPlan, stage: str) -> dict[str, Any]:
-    """One neuron's entry, as far as the plan tells."""
-    k = [v for v in p.k if v is not None]
-    return {
-        "name": p.name,
-        "stage": stage,
-        "kind": p.kind,
-        "coupling": p.coupling,
-        "shape": list(p.layout.shape),
-        "channels": p.channels,
-        "elements": p.elements,
-        "steps": p.steps,
-        "bits": {str(b): p.bits.count(b) for b in sorted(set(p.bits))},
-        "k": {"min": min(k), "median": median(k), "max": max(k)} if k else None,
-        "leak_error": p.leak_error,
-        "zero_state": p.zero_state,
-        "carries_state": p.carries_state,
-        "in_budget": p.in_budget,
-        "readout": p.readout,
-        "stem": p.stem,
-    }
