@@ -17,6 +17,8 @@ def write_whole(path: Path, content: bytes | str) -> None:
     try:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
         draft.replace(path)
+    except OSError as why:
+        raise OSError(why.errno, why.strerror, str(path)) from why  # the draft's name tells nobody anything
     finally:
         draft.unlink(missing_ok=True)
 

@@ -124,6 +124,12 @@ def test_zero_points_of_a_plan_are_counted(residual) -> None:  # type: ignore[no
     assert cost.metadata == moved and cost.packed == cost.payload + moved
 
 
+@pytest.mark.parametrize(("widths", "tag"), [((2, 4), 2), ((2, 4, 8, 16), 2), ((2, 3, 4, 8, 16), 3)])
+def test_a_tag_tells_all_widths_apart(widths: tuple[int, ...], tag: int) -> None:
+    cost = state_cost([StateTensor(len(widths), 32, widths)], mixed=True)
+    assert cost.metadata == -(-len(widths) * (tag + 8) // 8)
+
+
 def test_widths_must_fit_the_channels() -> None:
     with pytest.raises(ValueError, match="3 widths for 4 channels"):
         StateTensor(4, 1, [2, 4, 8]).widths()

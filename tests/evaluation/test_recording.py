@@ -44,6 +44,14 @@ def test_time_first_and_labels_of_another_size() -> None:
     assert int(found.rows[0].label[0, 0]) == VOID  # type: ignore[index]
 
 
+def test_inputs_in_a_list_are_read_as_evaluate_does() -> None:
+    x = torch.rand(2, 2, 4, 4)
+    gallery = Gallery(batch_axis=0)
+    gallery.look("q", nn.Identity(), [([x], torch.ones(2, 4, 4))])
+    found = gallery.examples("q", "float")
+    assert found is not None and torch.equal(found.rows[1].x, x[1]) and found.rows[1].before is None
+
+
 @pytest.mark.parametrize("batches", [[], [torch.rand(2, 2, 4, 4)], [(torch.rand(2, 2, 4, 4), torch.ones(2))]])
 def test_data_without_label_maps(batches: list[object]) -> None:
     gallery = Gallery(batch_axis=0)

@@ -205,5 +205,5 @@ def test_a_charts_data_is_a_table(visit: Visit) -> None:
     assert "200 of 230 rows; the JSON has all." in figure.inner_text()
     memory = visit.page.locator("#memory figure").first
     memory.locator("summary").click()
-    assert memory.locator("thead th").all_inner_texts() == ["part", "", "bytes", "size"]
+    assert memory.locator("thead th").all_inner_texts() == ["part", "network", "bytes", "size"]
     assert memory.locator("tbody tr").first.inner_text().split("\t")[:2] == ["total", "float32"]

@@ -14,6 +14,7 @@ from report import samples
 import ptq4snn
 from ptq4snn.cli import main
 from ptq4snn.cli.quantize import save
+from ptq4snn.errors import BundleError
 from ptq4snn.report.run import read_run
 
 Command = Callable[..., tuple[int, str, str]]
@@ -60,6 +61,14 @@ def test_comparisons_and_figures_come_along(cli: Command, bundle: Path, tmp_path
     drawn = ("memory", "layers", "time", "methods.methods")
     assert names == {f"{name}{ending}" for name in drawn for ending in (".svg", ".png")}
     assert {f.name for f in (tmp_path / "a" / "b").iterdir()} == names
+
+
+def test_a_broken_addition_is_named(cli: Command, bundle: Path, tmp_path: Path) -> None:
+    broken = samples.comparison()
+    del broken["rows"][0]["score"]
+    (tmp_path / "methods.json").write_text(json.dumps(broken))
+    code, _, err = cli("report", "model.ptq", "--add", "methods.json")
+    assert code == 2 and "methods.json is not a whole comparison" in err and "model.ptq" not in err
 
 
 @pytest.mark.parametrize("kind", ["comparison", "swept"])
@@ -135,6 +144,11 @@ def test_a_real_model_has_a_page_as_soon_as_it_is_saved(tmp_path: Path, recipe: 
     page = Path(f"{out}.report.html").read_text(encoding="utf-8")
     assert "toy.ptq" in page and '<section id="layers"' in page and "n2" in page
     assert read_run(out).data == json.loads(json.dumps(q.report))
+    # an edited report is told before anything is written
+    del q.report["summary"]["state_bytes"]
+    with pytest.raises(BundleError, match="not whole"):
+        q.save(tmp_path / "other.ptq")
+    assert {f.name for f in tmp_path.iterdir()} == {f.name for f in written}
     # a model that lost its report must not keep the page of another
     q.report = {}
     save_again = tmp_path / "toy.ptq"

@@ -14,7 +14,7 @@ from report import samples
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.report.charts import allocation, distributions, layers, membrane_cost, memory, sweep, time
 from ptq4snn.report.drawing import check_target, figure_spec, write_figure
-from ptq4snn.report.figures import FIGURES, figure_data, figure_panels, find_figure, missing
+from ptq4snn.report.figures import FIGURES, figure_data, figure_panels, find_figure, missing, of_report
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.run import Kind, Run
 from ptq4snn.report.theme import DARK, LIGHT
@@ -106,6 +106,9 @@ def test_states_that_are_not_kept_are_told() -> None:
     assert "keeps no state" not in traffic.description
     _, traffic = membrane_cost.panels(data | {"states": 1500, "carried_states": 1000})
     assert "(500 of 1,500)" in traffic.description
+    rows = [r | {"this": 0} if r["axis"] == "T" else r for r in data["rows"]]
+    storage, traffic = membrane_cost.panels(data | {"rows": rows, "carried_states": 0})
+    assert "this model" in storage.description and all(r["bytes"] > 0 for r in traffic.rows), "log of 0"
 
 
 def test_merged_bins_keep_all_values() -> None:
@@ -238,7 +241,22 @@ def test_targets_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         check_target(tmp_path / "figure.bmp")
     with pytest.raises(PTQ4SNNError, match="no folder"):
         check_target(tmp_path / "no" / "figure.json")
+    (tmp_path / "folder.svg").mkdir()
+    with pytest.raises(PTQ4SNNError, match="is a folder"):
+        check_target(tmp_path / "folder.svg")
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
     with pytest.raises(PTQ4SNNError, match=r'pip install "ptq4snn\[figures\]"'):
         check_target(tmp_path / "figure.svg")
     check_target(tmp_path / "figure.json")
+
+
+def test_names_that_look_like_colours_stay_names() -> None:
+    report = samples.report()
+    for n in report["neurons"]:
+        n["name"] = f"@{n['name']}"
+    report["figures"]["allocation"]["stages"] = {"@stage": {"4": 1.0}}
+    for name in ("layers", "allocation"):
+        data = of_report(report, name)
+        assert data is not None
+        text = json.dumps(figure_spec(FIGURES[name], figure_panels(FIGURES[name], data)))
+        assert ("@stage" in text) and '"@after"' not in text and '"@bits4"' not in text

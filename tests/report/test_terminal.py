@@ -154,6 +154,12 @@ def test_an_older_report_tells_what_it_knows() -> None:
     assert "state energy      0.177 of M32\n" in found and "T = " not in found
 
 
+def test_a_network_without_a_budget_has_no_average() -> None:
+    data = report()
+    data["summary"] |= {"average_bits": 0.0, "average_bits_all": 0.0}
+    assert "average bits" not in text(data)
+
+
 def test_what_was_not_measured_is_left_out() -> None:
     data = report(neurons=20)
     measured = ("saturation", "flip_rate", "firing_rate", "over_time")

@@ -43,7 +43,7 @@ def test_other_numbers() -> None:
     assert (smaller(416, 101), smaller(1, 1), smaller(0, 5), smaller(None, 5)) == ("4.1×", None, None, None)
 
 
-ODD = {"layer1.*": {"membrane": 8}, 'odd "name"': {"weights": 8}}
+ODD = {"layer1.*": {"membrane": 8}, 'odd "name"': {"weights": 8}, "né😀": {"membrane": 2}}
 
 
 @pytest.mark.parametrize("recipe", [Recipe(), Recipe(beta=0.8, percentile=97.0, overrides=ODD)])

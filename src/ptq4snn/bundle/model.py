@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["load_model", "read_report", "save_model", "write_report"]
 
 BIAS_BITS = 32
+REPORT = ".report"  # and .json or .html, beside the bundle
 
 
 def signature(model: nn.Module) -> dict[str, Any]:
@@ -63,25 +64,33 @@ def save_model(q: QuantizedModel, path: Path) -> None:
         assert bits is not None
         integers[f"weights/{name}"] = IntegerArray(_int32(i.weight), bits)
         integers[f"biases/{name}"] = IntegerArray(_int32(i.bias), BIAS_BITS)
+    page = _page(path, q.report)
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
     floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model).items()}
     header = {"plan": plan, "signature": q.signature}
     write_bundle(path, header, {**integers, **plan_integers}, {**floats, **plan_floats})
     try:
-        write_report(Path(f"{path}.report.json"), q.report)
-        _write_page(Path(f"{path}.report.html"), q.report)
+        write_report(Path(f"{path}{REPORT}.json"), q.report)
+        if page is None:  # nor that of the file it replaces
+            Path(f"{path}{REPORT}.html").unlink(missing_ok=True)
+        else:
+            write_whole(Path(f"{path}{REPORT}.html"), page)
     except OSError as why:
-        raise BundleError(f"the report {path}.report.json cannot be written: {why.strerror}") from why
+        raise BundleError(f"the report {path}{REPORT}.json cannot be written: {why.strerror}") from why
 
 
-def _write_page(path: Path, report: dict[str, Any]) -> None:
-    """A model that lost its report has no page, nor that of the file it replaces."""
-    from ptq4snn.report.page import write_page
+def _page(path: Path, report: dict[str, Any]) -> str | None:
+    """The report's page; None for a model that lost its report."""
+    from ptq4snn.report.page import render_page
 
-    if report.get("summary"):
-        write_page(report, path)
-    else:
-        path.unlink(missing_ok=True)
+    if not report.get("summary"):
+        return None
+    try:
+        return render_page(report, path.name)
+    except (AttributeError, LookupError, TypeError, ValueError) as why:  # somebody edited the file
+        raise BundleError(
+            f"the model's report is not whole ({why!r}): set q.report = {{}} to save {path} without it"
+        ) from why
 
 
 def _int32(x: Tensor) -> Any:

@@ -66,10 +66,12 @@ def keep(args: argparse.Namespace, results: dict[str, Any], gallery: Gallery) ->
     examples = gallery.examples(bundle, "float")
     try:
         report = record(file, args.data or DEFAULT, args.limit, results[bundle], before, examples)
+        written = str(file)
         if page.is_file():
             from ptq4snn.report.page import write_page
 
             write_page(report, page)
+            written += f" and {page.name}"
     except (OSError, PTQ4SNNError) as why:  # what was measured is told already
         warnings.warn(f"the result was not recorded: {why}", stacklevel=2)
         return
@@ -77,7 +79,7 @@ def keep(args: argparse.Namespace, results: dict[str, Any], gallery: Gallery) ->
         warnings.warn(f"{page} was not made anew, its report is not whole: {why!r}", stacklevel=2)
         return
     if not args.json:
-        print(f"recorded in {file}")
+        print(f"recorded in {written}")
 
 
 def chosen(batches: Iterable[Any], args: argparse.Namespace) -> Iterable[Any]:

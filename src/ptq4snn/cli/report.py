@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.report.drawing import check_target, figure_spec, write_figure
+from ptq4snn.report.drawing import converter, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels
 from ptq4snn.report.page import write_page
 from ptq4snn.report.run import Run, read_run, whole
@@ -45,8 +45,8 @@ def figures_folder(name: str) -> Path:
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
         raise PTQ4SNNError(f"--figures {folder} is a file: name a folder")
+    converter()
     folder.mkdir(parents=True, exist_ok=True)
-    check_target(folder / f"x{ENDINGS[0]}")
     return folder
 
 

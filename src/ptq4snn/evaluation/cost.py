@@ -3,8 +3,9 @@
 The models take plain tuples, not torch modules, so that any allocation can be counted. Rules:
 
 * A channel's state is one packet, padded to 32-bit words (channel-major).
-* Metadata of mixed precision: a 2-bit tag and an 8-bit shift for every channel but the stem's. A uniform
-  width needs no tag, and the paper counts no shift there; both totals are given, without and with shifts.
+* Metadata of mixed precision: a 2-bit tag and an 8-bit shift for every channel but the stem's; a wider tag
+  where more than four widths occur, as by overrides. A uniform width needs no tag, and the paper counts no
+  shift there; both totals are given, without and with shifts.
 * Zero points of the states are metadata in any case: a byte for every channel of a neuron that has them.
 * State energy: words moved, metadata included, over the words of the M32 row (stem 16 bits, the others 32).
 * Operation energy: 0.9 pJ an accumulate, 4.6 pJ a multiply-accumulate (45 nm, float32), before and after
@@ -73,9 +74,9 @@ class StateTensor:
     def zero_bits(self) -> int:
         return self.channels * ZERO_BITS if self.zero_points else 0
 
-    def tag_bits(self) -> int:
-        """A tag tells 2, 4, 8 and 16 bits apart; a 32-bit state has none."""
-        return 0 if self.stem else TAG_BITS * sum(n for b, n in self.widths().items() if b < FLOAT_BITS)
+    def tagged(self) -> int:
+        """Channels whose width is told by a tag; a 32-bit state has none."""
+        return 0 if self.stem else sum(n for b, n in self.widths().items() if b < FLOAT_BITS)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def state_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
             counts[b] = counts.get(b, 0) + n * t.elements
     logical = sum(t.logical_bits() for t in ts)
     words = sum(t.words() for t in ts)
-    tags, shifts = sum(t.tag_bits() for t in ts) if mixed else 0, sum(t.shift_bits() for t in ts)
+    tag = max(TAG_BITS, (len([b for b in counts if b < FLOAT_BITS]) - 1).bit_length())
+    tags, shifts = tag * sum(t.tagged() for t in ts) if mixed else 0, sum(t.shift_bits() for t in ts)
     zeros = sum(t.zero_bits() for t in ts)
     metadata = zeros + (tags + shifts if mixed else 0)
     baseline = sum(t.words(STEM_BITS if t.stem else FLOAT_BITS) for t in ts)

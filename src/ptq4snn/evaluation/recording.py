@@ -102,6 +102,7 @@ def _first(batches: Iterable[Any], batch_axis: int) -> tuple[Tensor, Tensor] | N
     batch = next(iter(batches), None)
     if not isinstance(batch, tuple | list) or len(batch) < 2:
         return None
-    x, y = (torch.as_tensor(part).cpu() for part in batch[:2])
+    x, y = batch[:2]
+    x, y = (torch.as_tensor(part).cpu() for part in (x[0] if isinstance(x, tuple | list) else x, y))
     count = min(EXAMPLES, len(y))
     return (x.narrow(batch_axis, 0, count), y[:count]) if y.dim() == 3 else None

@@ -14,7 +14,7 @@ from ptq4snn.report.figures import Figure
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.theme import LIGHT, chart_config, paint
 
-__all__ = ["FORMATS", "check_target", "figure_spec", "write_figure"]
+__all__ = ["FORMATS", "check_target", "converter", "figure_spec", "write_figure"]
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VEGA_LITE = "6.4"  # as in assets/vega
@@ -51,6 +51,8 @@ def check_target(path: Path) -> None:
         raise PTQ4SNNError(f"{path} is no figure: its name must end with {', '.join(FORMATS)}")
     if not path.parent.is_dir():
         raise PTQ4SNNError(f"{path} cannot be written: there is no folder {path.parent}")
+    if path.is_dir():
+        raise PTQ4SNNError(f"{path} is a folder: name a file")
     if path.suffix != ".json":
         converter()
 

@@ -75,7 +75,8 @@ def totals(report: Data) -> tuple[float, float]:
         before, after = (sum(r[key] or 0 for r in rows) for key in ("before", "after"))
         return before, after
     w, b = s["weight_bytes"], s["state_bytes"]
-    return w["float"] + b["float"], w["quantized"] + w["scales"] + w["biases"] + b["packed"]
+    before, after = w["float"] + b["float"], w["quantized"] + w["scales"] + b["packed"]
+    return before + w["biases"], after + w["biases"]
 
 
 def cards(report: Data) -> list[Card]:
@@ -93,10 +94,18 @@ def cards(report: Data) -> list[Card]:
             "Membrane state",
             b["float"],
             b["packed"],
-            f"{significant(s['average_bits'])} bits on average{energy}",
+            f"{bits_of(s)}{energy}" if b["float"] else "no state is kept",
         ),
         saving("Weights", w["float"], w["quantized"], f"and {size(scales)} of scales and biases"),
     ]
+
+
+def bits_of(s: Data) -> str:
+    """Average bits of the budget, and of all states where protected layers make a difference."""
+    text, total = f"{significant(s['average_bits'])} bits on average", s.get("average_bits_all")
+    if total is None or abs(total - s["average_bits"]) < 0.005:
+        return text
+    return f"{text}, {significant(total)} with the layers that keep more"
 
 
 def quality(report: Data) -> Card:

@@ -55,8 +55,9 @@ def _cards(report: Data) -> Iterable[str]:
     for row in digest.accuracies(report)[-1:]:
         before = "" if row.before is None else f"float {row.before:.2f} %, "
         yield _card(row.metric, f"{row.after:.2f} %", f"{before}{row.samples:,} samples")
-    if s.get("average_bits") is not None:
-        yield _card("bits of a state", f"{s['average_bits']:.3f}", f"all states {s['average_bits_all']:.3f}")
+    if s.get("average_bits"):  # 0: nothing is in the budget
+        every = number(s.get("average_bits_all"), "{:.3f}", missing="–")
+        yield _card("bits of a state", f"{s['average_bits']:.3f}", f"all states {every}")
     for name, change in digest.memory(s).items():
         text = f"{size(change.before)} → {size(change.after)}"
         times = smaller(*change)

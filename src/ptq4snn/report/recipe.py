@@ -36,5 +36,5 @@ def as_python(recipe: Mapping[str, Any]) -> str:
 
 
 def literal(value: Any) -> str:
-    """JSON's texts, numbers, booleans and lists are TOML's too."""
-    return json.dumps(value)
+    """JSON's texts, numbers, booleans and lists are TOML's too, but for the pairs that stand for an emoji."""
+    return json.dumps(value, ensure_ascii=False)

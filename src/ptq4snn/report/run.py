@@ -43,7 +43,23 @@ def read_run(path: str | Path) -> Run:
 
 def completed(report: dict[str, Any]) -> dict[str, Any]:
     """A report of an older version tells what it knows: it has no figures and no evaluations."""
-    return {"figures": {}, "evaluations": [], **report}
+    found = {"figures": {}, "evaluations": [], **report}
+    summary, neurons = found.get("summary"), found.get("neurons")
+    if isinstance(summary, dict) and isinstance(neurons, list):
+        known = _told_elsewhere(summary, neurons)
+        found["summary"] = summary | {k: v for k, v in known.items() if k not in summary}
+    return found
+
+
+def _told_elsewhere(summary: dict[str, Any], neurons: list[Any]) -> dict[str, Any]:
+    """What the summary of an older report does not repeat; it knew no maps."""
+    recipe = summary.get("recipe")
+    steps = [n["steps"] for n in neurons if isinstance(n, dict) and isinstance(n.get("steps"), int)]
+    return {
+        "task": "classification",
+        "arithmetic": recipe.get("arithmetic") if isinstance(recipe, dict) else None,
+        "steps": max(steps, default=0),
+    }
 
 
 @contextmanager

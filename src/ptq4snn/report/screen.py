@@ -21,7 +21,7 @@ Line = list[tuple[str, str]]
 
 WIDTH = 100
 LAYERS, STAGES, EVALUATIONS = 14, 5, 1  # as many as one screen holds
-LABEL, HALF, RIGHT = 16, 44, 15  # columns of a label, where the second one of a line begins, and of that
+LABEL, HALF, RIGHT = 16, 47, 15  # columns of a label, where the second one of a line begins, and of that
 MEMORY_BAR, STAGE_BAR, STAGE_NAME, FLIP_BAR, CURVE = 20, 40, 20, 8, 8
 # widths up to: character, colour. In ASCII a width below 10 is its own digit
 SHADES = {3: ("░", "green"), 5: ("▒", "cyan"), 8: ("▓", "blue"), 16: ("█", "magenta"), 32: ("█", "red")}
@@ -131,7 +131,7 @@ def _short_totals(s: Data, marks: Marks) -> Iterator[Line]:
         before, after = (number(pair[k], pattern, factor, missing="-") for k in ("before", "after"))
         return f"{before} {marks.arrow} {after}"
 
-    if s.get("average_bits") is not None:
+    if s.get("average_bits"):  # 0: nothing is in the budget
         rest = f" (all states {number(s.get('average_bits_all'), '{:.3f}', missing='-')})"
         yield _labelled("average bits", number(s["average_bits"], "{:.3f}"), rest=rest)
     if s.get("flip_rate") is not None:

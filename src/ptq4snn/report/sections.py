@@ -8,14 +8,19 @@ from typing import Any
 
 from ptq4snn.report import tables as tell
 from ptq4snn.report.charts import distributions
+from ptq4snn.report.charts.segmentation import KINDS
 from ptq4snn.report.figures import FIGURES, figure_panels, of_experiment, of_report
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
-from ptq4snn.report.run import Run
+from ptq4snn.report.run import Run, whole
 
 __all__ = ["Section", "Slot", "of_added", "of_run"]
 
 Data = dict[str, Any]
+LEADS = {  # by what bits were given
+    "mpba": "Channels that fire often or matter much get more bits, the others fewer.",
+    "benefit": "Channels whose states gain most from more bits get them, the others fewer.",
+}
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def allocation(report: Data, payload: Payload) -> Section:
     if found.get("by") == "uniform" and found.get("average_bits") is not None:
         section.note = f"All states in the budget have {found['average_bits']:g} bits: there is no ranking."
     if any(section.groups):
-        section.lead = "Channels that fire often or matter much get more bits, the others fewer."
+        section.lead = LEADS.get(found.get("by", ""), "")
     return section
 
 
@@ -138,7 +143,8 @@ def cost(report: Data, payload: Payload) -> Section:
 
 def segmentation(report: Data) -> Section:
     found = of_report(report, "segmentation") or {"rows": ()}
-    return Section("segmentation", "Examples", "Segmentation examples", pictures=found["rows"])
+    rows = [{key: r[key] for key in (*KINDS, "differs")} for r in found["rows"]]
+    return Section("segmentation", "Examples", "Segmentation examples", pictures=rows)
 
 
 def drawn(report: Data, name: str, payload: Payload) -> list[Slot]:
@@ -167,16 +173,19 @@ def of_added(added: Sequence[Run], payload: Payload) -> list[Section]:
     """A section for each comparison and experiment."""
     sections = []
     for i, run in enumerate(added, 1):
-        title = run.data.get("title") or "Comparison of methods"
-        short = run.data.get("experiment") or "methods"
-        section = Section(
-            f"added-{i}", short.capitalize(), title[:1].upper() + title[1:], f"From {run.path.name}."
-        )
-        for figure in FIGURES.values():
-            data = of_experiment({"experiment": "", **run.data}, figure.name)
-            if data is not None:
-                section.groups.append(slots(figure_panels(figure, data), payload))
-        if "runs" in run.data and run.data["rows"]:
-            section.tables.append(tell.methods(run.data))
-        sections.append(section)
+        with whole(run):
+            sections.append(of_one(run, f"added-{i}", payload))
     return sections
+
+
+def of_one(run: Run, name: str, payload: Payload) -> Section:
+    title = run.data.get("title") or "Comparison of methods"
+    short = run.data.get("experiment") or "methods"
+    section = Section(name, short.capitalize(), title[:1].upper() + title[1:], f"From {run.path.name}.")
+    for figure in FIGURES.values():
+        data = of_experiment({"experiment": "", **run.data}, figure.name)
+        if data is not None:
+            section.groups.append(slots(figure_panels(figure, data), payload))
+    if "runs" in run.data and run.data["rows"]:
+        section.tables.append(tell.methods(run.data))
+    return section

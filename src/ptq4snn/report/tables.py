@@ -102,14 +102,14 @@ def projections(found: Sequence[Data]) -> Table:
 
 def projection(p: Data) -> list[Cell]:
     w, ops = p["weight_bytes"], p["synops"] or {"before": None, "after": None}
-    packed = w["quantized"] + w["scales"] + w["biases"]
+    before, packed = w["float"] + w["biases"], w["quantized"] + w["scales"] + w["biases"]
     dead = p.get("dead_gptq_columns")
     return [
         Cell(p["name"], p["name"]),
         Cell(p["role"], p["role"]),
         Cell(p["reads"] or "", p["reads"] or ""),
         number(p["bits"], f"{p['bits']}"),
-        Cell(size(w["float"]), w["float"]),
+        Cell(size(before), before),
         Cell(size(packed), packed),
         number(ops["before"], significant(ops["before"])),
         number(ops["after"], significant(ops["after"])),

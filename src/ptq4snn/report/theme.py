@@ -37,12 +37,12 @@ DARK: Colours = {
 
 
 def paint(value: Any, colours: Colours) -> Any:
-    """The same spec with the theme's colours for tokens."""
+    """The same spec with the theme's colours for tokens; a name may begin with @ too."""
     if isinstance(value, dict):
         return {k: paint(v, colours) for k, v in value.items()}
     if isinstance(value, list):
         return [paint(v, colours) for v in value]
-    return colours[value[1:]] if isinstance(value, str) and value[:1] == "@" else value
+    return colours.get(value[1:], value) if isinstance(value, str) and value[:1] == "@" else value
 
 
 def chart_config(colours: Colours, font: str, size: int, legend: str = "top") -> dict[str, Any]:

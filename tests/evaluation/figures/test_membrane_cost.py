@@ -137,5 +137,7 @@ def test_the_curve_of_a_plan(summed: Any) -> None:
         if r["axis"] == "batch":
             each = b["payload"] + s["stream_bytes"]
             assert r["this"] == data["weight_bytes"] + b["metadata"] + r["value"] * each
+            assert r["this"] - r["logical"] == r["value"] * (b["payload"] - b["logical"])
         else:
+            assert r["logical"] == 2 * r["value"] * b["logical"]
             assert r["this"] == 2 * r["value"] * 4 * s["state_words"]["packed"]

@@ -53,7 +53,8 @@ def bridge_analysis(assembly: Assembly, plan: Plan) -> Data | None:
 
 
 def observer_scales(assembly: Assembly, name: str, some: Tensor, bits: Tensor) -> Tensor:
-    """What coupling "independent" would choose for `some` channels of a neuron whose widths are bits [C]."""
+    """What coupling "independent" would choose, by squared error and without zero points, for `some` channels
+    of a neuron whose widths are bits [C]."""
     view = assembly.tables[name].view
     st = view.statistics
     few = replace(

@@ -31,7 +31,7 @@ def membrane_cost(discovery: Discovery, weights: int, plan: PlanCost | None = No
     if plan is not None:
         packed = plan.resident.packed
         data["weight_bytes"] = packed.weights + packed.constants
-        rows = [{**r, "this": _this(r, plan)} for r in rows]
+        rows = [{**r, "this": _this(r, plan), "logical": _logical(r, plan)} for r in rows]
     return {**data, "rows": rows}
 
 
@@ -50,3 +50,10 @@ def _this(row: Data, plan: PlanCost) -> int:
     if row["axis"] == "batch":
         return plan.resident.packed.at(row["value"])
     return moved_words(plan.state, row["value"]) * WORD // 8
+
+
+def _logical(row: Data, plan: PlanCost) -> int:
+    """The same without padding, and for T without metadata."""
+    if row["axis"] == "batch":
+        return plan.resident.logical.at(row["value"])
+    return 2 * int(row["value"]) * plan.state.logical

@@ -21,13 +21,11 @@ def ranking(data: dict[str, Any]) -> Panel | None:
         return None
     rows = slices(found)
     widths = sorted({r["bits"] for r in found}, reverse=True)
-    lowest = [
-        f"{b} bits down to {significant(min(r['score'] for r in found if r['bits'] == b))}" for b in widths
-    ]
+    shares = [f"{percent(sum(r['bits'] == b for r in found) / len(found))} have {b} bits" for b in widths]
     how = "" if data.get("beta") is None else f" with β = {data['beta']:g}, P = {data['percentile']:g}"
     return Panel(
         "Score ranking",
-        f"Channels from the highest score to the lowest{how}: {', '.join(lowest)}; "
+        f"Channels from the highest score to the lowest{how}: {', '.join(shares)}; "
         f"{significant(data['average_bits'])} bits on average.",
         bars(rows),
         rows,

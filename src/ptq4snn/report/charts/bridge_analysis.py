@@ -53,8 +53,9 @@ def scales(data: dict[str, Any]) -> Panel | None:
     ends = [min(both) / MARGIN, max(both) * MARGIN]
     return Panel(
         "Bridged against observer scales",
-        f"Each dot is a channel. The bridged scale is {significant(median)} times the observer's in the "
-        f"median, and within a factor of two for {percent(near)} of the channels. Equal scales are dashed.",
+        f"Each dot is a channel. The observer takes any scale, that of least squared error around zero. The "
+        f"bridged scale is {significant(median)} times it in the median, and within a factor of two for "
+        f"{percent(near)} of the channels. Equal scales are dashed.",
         scatter(rows, ends),
         rows,
         {

@@ -15,6 +15,7 @@ __all__ = ["middle", "neurons_of", "panels"]
 LEVELS, WEIGHT_LEVELS = "levels of the state", "levels of the weights"
 TOKENS = {"weights": "weights", "float states": "before", LEVELS: "after", WEIGHT_LEVELS: "weights"}
 STRIPS = {LEVELS: (-0.14, -0.03), WEIGHT_LEVELS: (-0.28, -0.17)}  # where they stand under the histograms
+LABELS = "datum.label == 'weights' ? 'weights, and their levels' : datum.label"
 MOST_LEVELS = 256
 THETA = 1.0
 
@@ -87,7 +88,9 @@ def drawing() -> Spec:
     """The histograms above strips of levels."""
     x = channel("x", "value, in thresholds θ", axis={"grid": False, "tickCount": 4})
     named = [what for what in TOKENS if what != WEIGHT_LEVELS]  # of the weights' colour, and below them
-    colour = colours("what", TOKENS, legend={"symbolType": "square", "values": named}, sort=[*TOKENS])
+    colour = colours(
+        "what", TOKENS, legend={"symbolType": "square", "values": named, "labelExpr": LABELS}, sort=[*TOKENS]
+    )
     scale = {"domain": [-0.3, 1.0], "nice": False}
     hidden: Spec = {"scale": scale, "axis": None}
     return {

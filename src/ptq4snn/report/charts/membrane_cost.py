@@ -56,16 +56,17 @@ def left_out(data: dict[str, Any]) -> str:
     gone = data["states"] - data["carried_states"]
     if not gone or "weight_bytes" not in data:
         return ""
-    return f" This model keeps no state where a neuron runs one step only ({gone:,} of {data['states']:,})."
+    why = "where a neuron runs one step only, or its state is always zero"
+    return f" This model keeps no state {why} ({gone:,} of {data['states']:,})."
 
 
 def series(rows: list[Row], axis: str) -> list[Row]:
-    """One row for each point of a line."""
+    """One row for each point of a line; the axes are logarithmic, and have no place for nothing."""
     return [
         {"value": r["value"], "series": title, "bytes": r[key], "size": size(r[key])}
         for key, title in SERIES.items()
         for r in rows
-        if r["axis"] == axis and r.get(key) is not None
+        if r["axis"] == axis and r.get(key)
     ]
 
 

@@ -30,7 +30,7 @@ def panels(data: dict[str, Any]) -> list[Panel]:
             f"{f', {ratio} smaller' if ratio else ''}: {', '.join(words)}.",
             bars(["total", *(r["part"] for r in parts)], max(r["bytes"] for r in rows)),
             rows,
-            {"part": "part", "kind": "", "bytes": "bytes", "size": "size"},
+            {"part": "part", "kind": "network", "bytes": "bytes", "size": "size"},
             height=44 * (1 + len(parts)),
             width=420,
         )

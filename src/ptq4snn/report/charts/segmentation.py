@@ -25,7 +25,7 @@ def panels(data: dict[str, Any]) -> list[Panel]:
 def picture(r: dict[str, Any], kind: str) -> Panel:
     words = (
         f"{percent(r['differs'])} of the pixels differ between float and quantized"
-        if kind == "quantized"
+        if kind == "quantized" and r["differs"] is not None
         else KINDS[kind]
     )
     rows = [{"url": r[kind]}] if r[kind] else []

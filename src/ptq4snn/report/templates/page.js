@@ -10,7 +10,7 @@ const MOST_ROWS = 200;
 const shown = new Map();  // figure -> {panel, view}
 
 function paint(value, colours) {
-  if (typeof value === "string") return value[0] === "@" ? colours[value.slice(1)] : value;
+  if (typeof value === "string") return value[0] === "@" ? colours[value.slice(1)] ?? value : value;
   if (Array.isArray(value)) return value.map(v => paint(v, colours));
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, paint(v, colours)]));
@@ -140,6 +140,11 @@ for (const select of document.querySelectorAll("[data-choice]")) {
   });
 }
 
+for (const map of document.querySelectorAll("[data-over]")) {  // the page holds each image once: it is large
+  const image = map.closest("figure").querySelector("img").cloneNode();
+  image.alt = "";
+  map.prepend(image);
+}
 const blend = document.getElementById("blend");
 if (blend) blend.addEventListener("input", () => root.style.setProperty("--blend", blend.value / 100));
 
