@@ -192,7 +192,8 @@ def test_results_are_recorded(cli: Cli, made: Callable[..., tuple[str, ...]]) ->
     argv = made("net", "vectors", (6,))
     before = recorded()
     code, out, err = cli(*argv)
-    assert (code, err) == (0, "") and out.splitlines()[1:] == ["recorded in m.ptq.report.json and m.ptq.report.html"]
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == ["recorded in m.ptq.report.json and m.ptq.report.html"]
     measured = json.loads(cli(*argv, "--float", "--json")[1])  # nothing but JSON
     (entry,) = recorded()["evaluations"]
     wanted = {"data": argv[-1], "samples": 30, "limit": None, "task": "classification"}
