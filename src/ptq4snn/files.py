@@ -18,7 +18,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
         draft.replace(path)
     except OSError as why:
-        raise OSError(why.errno, why.strerror, str(path)) from why  # the draft's name tells nobody anything
+        raise OSError(why.errno, why.strerror or str(why), str(path)) from why  # not the draft's name
     finally:
         draft.unlink(missing_ok=True)
 
