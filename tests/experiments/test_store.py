@@ -42,6 +42,6 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "no space", str(self))
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="no space: '.*/a.json'"):  # its own name, not the draft's
+    with pytest.raises(OSError, match=r"no space: '.*/a\.json'"):  # its own name, not the draft's
         write_whole(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
