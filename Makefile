@@ -13,23 +13,27 @@ SJ20   := .sj/200
 export PTQ4SNN_SPIKINGJELLY_014 := $(CURDIR)/$(SJ14)
 export PTQ4SNN_SPIKINGJELLY_200 := $(CURDIR)/$(SJ20)
 
-.PHONY: demo test test-full lint clean
+.PHONY: demo test test-full lint kernels clean
 
 demo: $(VENV)/.run
 	$(VENV)/bin/ptq4snn demo
 
-test: lint $(VENV)/.frameworks
+test: lint kernels $(VENV)/.frameworks
 	$(PY) -m pytest -q
 
-test-full: lint $(VENV)/.frameworks
+test-full: lint kernels $(VENV)/.frameworks
 	PTQ4SNN_FULL=1 $(PY) -m pytest -q
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
+# in place, where they are not those of csrc/; without a compiler NumPy is used, and the tests say so
+kernels: $(VENV)/.run
+	-$(PY) -m ptq4snn.runtime.native.build
+
 # setuptools first, and no build isolation: an isolated build would fetch its own, unpinned
-$(VENV)/.run: pyproject.toml constraints.txt
+$(VENV)/.run: pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) setuptools
 	$(PIP) --no-build-isolation --editable .
@@ -51,4 +55,5 @@ $(VENV)/.frameworks: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) .sj build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f src/ptq4snn/runtime/native/_kernels.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

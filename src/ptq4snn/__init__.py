@@ -2,6 +2,7 @@
 
     q = ptq4snn.quantize(model, samples, recipe="w4m4")
     q(x); q.summary(); q.save("model.ptq")
+    ptq4snn.runtime.load("model.ptq")(x)  # integers, without torch
 
 Names are resolved when first used, so that `import ptq4snn` does not import torch.
 """
@@ -12,11 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ptq4snn import runtime
     from ptq4snn.api import evaluate, inspect, load, quantize
     from ptq4snn.modules.quantized import QuantizedModel
     from ptq4snn.recipe import Recipe
 
-__all__ = ["QuantizedModel", "Recipe", "__version__", "evaluate", "inspect", "load", "quantize"]
+__all__ = ["QuantizedModel", "Recipe", "__version__", "evaluate", "inspect", "load", "quantize", "runtime"]
 
 __version__ = "0.1.0"
 
@@ -32,6 +34,8 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     """Import the home of a public name on its first use and keep the name here."""
+    if name == "runtime":
+        return import_module("ptq4snn.runtime")
     if name not in _HOME:
         raise AttributeError(f"module 'ptq4snn' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOME[name]), name)

@@ -15,13 +15,15 @@ from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.joint import joint_scales
 from ptq4snn.bridge.lattice import Lattice, build_lattice
-from ptq4snn.errors import RecipeError
+from ptq4snn.errors import BundleError, RecipeError, UnsupportedOperation
 from ptq4snn.evaluation.report import make_report
+from ptq4snn.lowering import lower
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
+from ptq4snn.runtime.loading import model_of
 from ptq4snn.tuning.correction import corrected_biases
 from ptq4snn.tuning.recording import float_traces
 from ptq4snn.tuning.states import tune_states
@@ -36,6 +38,7 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     lattice = settle_lattice(prepared, recipe)  # weights to integers
     start = Assembly(prepared.folded, prepared.seen, lattice, recipe)
     model = QuantizedModel(prepared.model, start.plan(start.uniform_bits()), start.integers())
+    keep_program(prepared, model)  # what is tried from here on runs on the packed runtime
     results = []
     for objective in objectives(start):
         traces = dict(float_traces(prepared)) if objective == "replay" else {}
@@ -50,8 +53,28 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     chosen = nearest_to_float(prepared, model, results)
     model.use(chosen.plan)
     warn_if_all_protected(chosen.assembly)
+    prove_bounds(model)
     model.report = make_report(prepared, chosen.assembly, model, chosen.trials)
     return model
+
+
+def keep_program(prepared: Prepared, model: QuantizedModel) -> None:
+    """Lower the model for the runtime. A model without a program works here as well."""
+    sample = (prepared.held_out or prepared.kept)[0]
+    try:
+        model.program = lower(model, sample, prepared.batch_axis)
+    except UnsupportedOperation as why:
+        model.not_lowered = str(why)
+
+
+def prove_bounds(model: QuantizedModel) -> None:
+    """No accumulator of the program overflows, whatever the input; else there is no program."""
+    if model.program is None:
+        return
+    try:
+        model_of(model.program, model.plan, {name: i.cpu() for name, i in model.integers.items()})
+    except BundleError as why:
+        model.program, model.not_lowered = None, str(why)
 
 
 def objectives(assembly: Assembly) -> tuple[str, ...]:

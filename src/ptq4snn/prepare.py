@@ -17,6 +17,7 @@ from ptq4snn.discovery.discover import discover, reset_neurons
 from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.errors import CheckpointError, SilentNetworkWarning
 from ptq4snn.evaluation.readout import Readout, find_readout, same_draws
+from ptq4snn.evaluation.running import fastest
 from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
@@ -73,10 +74,11 @@ class Prepared:
 
 
 def logits(model: nn.Module, batches: list[Tensor], readout: Readout) -> Iterator[Tensor]:
+    run = fastest(model)
     for x in batches:
         reset_neurons(model)
         with torch.no_grad(), same_draws():
-            found = readout(model(x))
+            found = readout(run(x))
         yield found
     reset_neurons(model)
 

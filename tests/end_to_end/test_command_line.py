@@ -144,7 +144,7 @@ def test_bundles_that_are_not_what_they_should_be(run: Run) -> None:
     flipped[-3] ^= 4
     Path("altered.ptq").write_bytes(bytes(flipped))
     assert refused(run("evaluate", "altered.ptq", "--model", "toy:net", *test), "altered.ptq", "altered")
-    newer = data.replace(b'"version":"2"', b'"version":"9"')
+    newer = data.replace(b'"version":"3"', b'"version":"9"')
     assert newer != data
     Path("newer.ptq").write_bytes(newer)
     assert refused(run("evaluate", "newer.ptq", "--model", "toy:net", *test), "newer.ptq", "version", "9")

@@ -195,10 +195,36 @@ def build_lattice(
         made[name] = _projection(
             folded, seen, recipe, name, made, streams, scales or {}, integers or {}, biases or {}
         )
+    for group in {p.summed for p in d.projections.values() if p.summed}:
+        made |= _one_scale(folded, [made[n] for n in group], integers or {})
     shifts = _group_shifts(folded, made)
     made = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
     neurons = {n: _neuron(folded, n, made, streams) for n in d.neurons}
     return Lattice(made, neurons)
+
+
+def _one_scale(
+    folded: Folded, heads: list[ProjectionLattice], integers: Mapping[str, Tensor]
+) -> dict[str, ProjectionLattice]:
+    """Output projections that are summed count the same step, the largest of theirs."""
+    if any(p.info.reads != "count" for p in heads):
+        names = ", ".join(f"'{p.info.name}'" for p in heads)
+        raise UnsupportedOperation(
+            f"the output is a sum of {names}, which do not all read spikes; return them apart"
+        )
+    step = max(float(p.lattice.max()) for p in heads)
+    out = {}
+    for p in heads:
+        lattice = torch.full_like(p.lattice, step)
+        q = round_nearest(
+            folded.weight(p.info.name).double().cpu(),
+            p.weight.bits,
+            scales=lattice * p.weight.scales / p.lattice,
+        )
+        q = replace(q, integers=integers.get(p.info.name, q.integers))
+        peak = _peak(q.integers, p.info.lo, p.info.hi)
+        out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak)
+    return out
 
 
 def _group_shifts(folded: Folded, made: dict[str, ProjectionLattice]) -> dict[str, int]:
@@ -207,6 +233,8 @@ def _group_shifts(folded: Folded, made: dict[str, ProjectionLattice]) -> dict[st
     for n in folded.discovery.neurons.values():
         if n.stream is None and n.projections:
             groups.join(n.projections)
+    for head in made.values():
+        groups.join(head.info.summed)
     shifts: dict[str, int] = {}
     for name, p in made.items():
         windows = [folded.discovery.neurons[n].window for n in p.info.feeds] if p.info.stream is None else []

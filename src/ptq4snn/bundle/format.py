@@ -31,7 +31,7 @@ __all__ = ["FORMAT", "FORMAT_VERSION", "JSON", "Bundle", "IntegerArray", "read_b
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 FORMAT: Final = "ptq4snn"
-FORMAT_VERSION: Final = "2"
+FORMAT_VERSION: Final = "3"
 MAX_HEADER_BYTES: Final = 100_000_000  # safetensors' own limit: the plan and the names share it
 MAX_DEPTH: Final = 100  # levels of the plan
 

@@ -18,6 +18,7 @@ from ptq4snn.files import write_whole
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.plan import Plan
+from ptq4snn.runtime.program import Program
 
 if TYPE_CHECKING:
     from ptq4snn.modules.quantized import QuantizedModel
@@ -66,9 +67,12 @@ def save_model(q: QuantizedModel, path: Path) -> None:
         integers[f"biases/{name}"] = IntegerArray(_int32(i.bias), BIAS_BITS)
     page = _page(path, q.report)
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
+    program = None if q.program is None else q.program.to_dict()
+    program, program_integers, _ = detach(program, "program")
     floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model).items()}
-    header = {"plan": plan, "signature": q.signature}
-    write_bundle(path, header, {**integers, **plan_integers}, {**floats, **plan_floats})
+    header = {"plan": plan, "signature": q.signature, "program": program, "not_lowered": q.not_lowered}
+    integers |= {**plan_integers, **program_integers}
+    write_bundle(path, header, integers, {**floats, **plan_floats})
     try:
         write_report(Path(f"{path}{REPORT}.json"), q.report)
         if page is None:  # nor that of the file it replaces
@@ -117,12 +121,14 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
 
     bundle = read_bundle(path)
     header = bundle.plan
-    if "plan" not in header or "signature" not in header:
+    if not {"plan", "signature", "program", "not_lowered"} <= set(header):
         raise BundleError(f"{path} holds no quantized model; it was not written by ptq4snn")
     _check_signature(path, header["signature"], signature(model))
     arrays: dict[str, Any] = {n: a.values for n, a in bundle.integers.items()} | dict(bundle.floats)
     try:
         plan = Plan.from_dict(attach(header["plan"], arrays))
+        program = attach(header["program"], arrays)
+        program = None if program is None else _program(program, len(plan.outputs))
         integers = {
             n: Integers(_tensor(arrays[f"weights/{n}"]), _tensor(arrays[f"biases/{n}"]))
             for n in plan.projections
@@ -130,6 +136,7 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
     except (KeyError, TypeError, ValueError) as why:
         raise BundleError(f"{path} has an incomplete plan ({why}); write the bundle again") from why
     q = QuantizedModel(model, plan, integers)
+    q.program, q.not_lowered = program, str(header["not_lowered"])
     rest = {
         n.removeprefix("floats/"): torch.from_numpy(a.copy())
         for n, a in bundle.floats.items()
@@ -145,6 +152,17 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
             own[name].copy_(value)
     q.report = read_report(Path(f"{path}.report.json"))
     return q
+
+
+def _program(d: dict[str, Any], outputs: int) -> Program:
+    """The program. The simulation reads its outputs: they are checked here, the rest by the runtime."""
+    program = Program.from_dict(d)
+    if len(program.outputs) != outputs:
+        raise ValueError("the program has other outputs")
+    for s in (s for o in program.outputs for s in o.scalings):
+        if s != ("steps",) and not (len(s) == 2 and s[0] in ("div", "mul") and 0 < abs(s[1]) < float("inf")):
+            raise ValueError(f"an output cannot be scaled by {s!r}")
+    return program
 
 
 def _tensor(a: Any) -> Tensor:

@@ -37,6 +37,8 @@ def build_parser() -> argparse.ArgumentParser:
         ("quantize", quantize_options, "quantize a model, write the bundle and its report"),
         ("inspect", inspect_options, "show every neuron and what feeds it"),
         ("evaluate", evaluate_options, "measure the accuracy of a bundle"),
+        ("run", run_options, "run a bundle on an array of samples, as integers and without torch"),
+        ("bench", bench_options, "measure speed and memory of a bundle, and how near they are to the peak"),
         ("summary", summary_options, "show a finished run on one screen"),
         ("report", report_options, "make an HTML page of a finished run"),
         ("figure", figure_options, "draw a figure of the paper from a finished run"),
@@ -136,6 +138,38 @@ def reading_options(p: argparse.ArgumentParser) -> None:
     )
 
 
+def kernel_options(p: argparse.ArgumentParser) -> None:
+    group = p.add_argument_group("runtime")
+    group.add_argument(
+        "--kernels",
+        default="auto",
+        metavar="NAME",
+        help="auto, numpy, native, or an instruction set: scalar, avx2, avx512 (auto: the fastest there is)",
+    )
+    group.add_argument("--steps", type=at_least(1), metavar="N", help="steps of a still image (as trained)")
+
+
+def run_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("bundle", metavar="MODEL.ptq", help="bundle that quantize wrote")
+    p.add_argument("input", metavar="INPUT.npy", help="samples as the model takes them")
+    p.add_argument("-o", "--out", metavar="FILE", help="write the outputs to this .npy file")
+    p.add_argument("--top", type=at_least(1), default=3, metavar="N", help="classes shown of a sample (3)")
+    kernel_options(p)
+    p.add_argument("--threads", type=at_least(1), default=1, metavar="N", help="the results are the same (1)")
+    p.add_argument("--stream", action="store_true", help="one time step a call, states kept packed")
+    p.add_argument("--state", metavar="FILE", help="go on from this state (with --stream)")
+    p.add_argument("--save-state", metavar="FILE", help="write the state after the last step (with --stream)")
+
+
+def bench_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("bundle", metavar="MODEL.ptq", help="bundle that quantize wrote")
+    p.add_argument("--input", metavar="FILE.npy", help="samples as the model takes them (random ones)")
+    p.add_argument("--batch", type=numbers, default=[1, 16], metavar="N,N", help="samples a call (1,16)")
+    p.add_argument("--threads", type=numbers, default=[1], metavar="N,N", help="threads (1)")
+    p.add_argument("--seconds", type=at_least(1), default=1, metavar="N", help="of each measurement (1)")
+    kernel_options(p)
+
+
 def summary_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("out", metavar="OUT", help="a bundle, its report, or a JSON file of compare or experiment")
     p.add_argument("--all", action="store_true", help="all layers, not only those with most flips")
@@ -211,6 +245,11 @@ def at_least(least: int) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers of 1 or more, separated by commas."""
+    return [at_least(1)(part) for part in text.split(",")]
 
 
 def models_options(p: argparse.ArgumentParser) -> None:

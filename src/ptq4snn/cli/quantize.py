@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> None:
         print(q.summary())
     for file in written:
         print(f"wrote {file} ({file.stat().st_size:,} bytes)")
+    if out is not None and q.not_lowered:
+        print(f"the bundle cannot be run without torch: {q.not_lowered}")
     if out is None:
         print('nothing written: arithmetic "float" is a simulation and cannot be saved')
 

@@ -74,4 +74,5 @@ class ProjectionInfo:
     )
     stream: int | None = None
     constant: float | None = None  # what 1 everywhere behind the chain's first projection is at its input
+    summed: tuple[str, ...] = ()  # projections whose sum is an output of the model, this one among them
     decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ptq4snn.discovery.chains import check_borders, even_constant
 from ptq4snn.discovery.facts import TIME, Count, Current, Data, Fact, Membrane, NormCall, Opaque, Sheet
 from ptq4snn.discovery.info import Kind, NeuronInfo, Norm, ProjectionInfo, Role
-from ptq4snn.discovery.outputs import leaves
+from ptq4snn.discovery.outputs import leaves, summed_with
 from ptq4snn.discovery.walk import NeuronCall, ProjectionCall, Walk
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec
@@ -267,6 +267,7 @@ def _read_projection(
 ) -> ProjectionInfo:  # fmt: skip
     feeds = tuple(n.name for n in neurons.values() if name in n.projections)
     role, decode = _role(name, feeds, w, streams)
+    summed = summed_with(w, name, streams) if role == "output" else ()
     facts = [c.fact for c in calls]
     if len({type(f) for f in facts}) > 1:
         raise UnsupportedOperation(
@@ -291,5 +292,6 @@ def _read_projection(
         feeds=feeds,
         span=max((f.span for f in facts if isinstance(f, Current)), default=1.0),
         stream=streams.get(name),
+        summed=summed,
         decode=decode,
     )

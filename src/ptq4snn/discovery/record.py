@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -43,6 +44,8 @@ class Recorder(TorchDispatchMode):
         self.ids: Any = WeakTensorKeyDictionary()  # live tensor -> value id
         self.made_by: dict[int, Node] = {}  # value id -> node, for writes through views
         self.storages: dict[int, set[int]] = {}  # storage -> values that live in it
+        self.held: dict[int, StorageWeakRef] = {}  # so that no storage takes the number of one that is gone
+        self.seen: dict[Any, int] = {}  # the same memory, seen as another object -> value id
         self.stale: dict[int, str] = {}  # value -> the write that left it behind
         self.written_through: dict[
             int, tuple[int, list[Node]]
@@ -53,10 +56,13 @@ class Recorder(TorchDispatchMode):
 
     def value_of(self, tensor: Tensor) -> int:
         """Value id of a tensor; one not seen before is a parameter (known by its name) or another
-        constant."""
+        constant, unless it is another object around the memory of one seen (a tensor subclass)."""
         if tensor not in self.ids:
             with self.leaf():
-                self.bind(tensor, self.graph.add_value(tensor, self.names.get(id(tensor), "constant")))
+                known = self.seen.get(_memory(tensor))
+                if known is None:
+                    known = self.graph.add_value(tensor, self.names.get(id(tensor), "constant"))
+                self.bind(tensor, known)
         value: int = self.ids[tensor]
         if value in self.stale:
             raise UnsupportedOperation(
@@ -67,7 +73,11 @@ class Recorder(TorchDispatchMode):
 
     def bind(self, tensor: Tensor, value: int) -> None:
         self.ids[tensor] = value
-        self.storages.setdefault(_storage(tensor), set()).add(value)
+        storage = _storage(tensor)
+        self.storages.setdefault(storage, set()).add(value)
+        if storage not in self.held:
+            self.held[storage] = StorageWeakRef(tensor.untyped_storage())
+        self.seen[_memory(tensor)] = value
 
     def new(self, tensor: Tensor, uniform: bool) -> int:
         with self.leaf():
@@ -178,6 +188,11 @@ class Recorder(TorchDispatchMode):
 
 def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
+
+
+def _memory(tensor: Tensor) -> tuple[Any, ...]:
+    """Where a tensor lies; two objects of the same are the same tensor."""
+    return _storage(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Sized
 from time import perf_counter
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.evaluation.accuracy import Accuracy
 from ptq4snn.evaluation.readout import Readout, find_readout
+from ptq4snn.evaluation.running import fastest
 from ptq4snn.evaluation.segmentation import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch
 from ptq4snn.progress import Progress, Silent
@@ -23,6 +24,7 @@ __all__ = ["Task", "evaluate"]
 BATCH = 256
 IMAGE_AXES = 4  # from here on the last two axes are height and width
 Task = Literal["classification", "segmentation"]
+Watch = Callable[[Tensor, Tensor], None]
 
 
 def evaluate(
@@ -32,6 +34,7 @@ def evaluate(
     progress: Progress | None = None,
     task: Task | None = None,
     limit: int | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, Any]:
     """How well the model does on batches (x, y): scores in %, number of samples, samples per second.
 
@@ -40,6 +43,7 @@ def evaluate(
     Batches without labels give no score. Images of another batch may have another height and width.
     task: "classification" or "segmentation"; without it the labels tell.
     limit: only the first samples, at most so many.
+    watch: called with the logits [B, classes, ...] and the labels of every labelled batch.
     """
     if task not in (None, "classification", "segmentation"):
         raise PTQ4SNNError(f"there is no task {task!r}: give classification or segmentation")
@@ -51,7 +55,7 @@ def evaluate(
     model.eval()
     try:
         with torch.random.fork_rng(devices=[]):
-            return _evaluate(model, batches, batch_axis, progress or Silent(), task, limit)
+            return _evaluate(model, batches, batch_axis, progress or Silent(), task, limit, watch)
     finally:
         reset_neurons(model)
         for m in training:
@@ -65,13 +69,14 @@ def _evaluate(
     progress: Progress,
     task: Task | None,
     limit: int | None,
+    watch: Watch | None,
 ) -> dict[str, Any]:
     first: Tensor | None = None
     readout: Readout | None = None
     score = None if task is None else _score(task, batches)
     samples = 0
     size = len(batches) if isinstance(batches, Sized) else None
-    watch = Stopwatch()
+    clock = Stopwatch()
     for batch in progress.track(batches, size, "evaluating"):
         x, y = _split(batch, first, batch_axis)
         if limit is not None:
@@ -83,12 +88,14 @@ def _evaluate(
         if y is not None:
             score = score or _score("classification" if y.dim() == 1 else "segmentation", batches)
             score.add(x, logits, y.cpu())
-        watch.lap(x.shape[batch_axis], seconds)
+            if watch is not None:
+                watch(logits, y.cpu())
+        clock.lap(x.shape[batch_axis], seconds)
         if samples == limit:
             break
     if samples == 0:
         raise DataError("no samples to evaluate; give at least one batch")
-    return {"samples": samples, **(score or Accuracy()).result(), "throughput": watch.result()}
+    return {"samples": samples, **(score or Accuracy()).result(), "throughput": clock.result()}
 
 
 def _score(task: Task, batches: Iterable[Any]) -> Accuracy | Segmentation:
@@ -134,7 +141,7 @@ def _logits(
         reset_neurons(model)
         begin = perf_counter()
         with torch.no_grad():
-            logits = readout(model(x)).cpu()  # waits for the device, too
+            logits = readout(fastest(model)(x)).cpu()  # waits for the device, too
         return readout, logits, perf_counter() - begin
     except (RuntimeError, ValueError, TypeError, IndexError) as why:
         raise DataError(

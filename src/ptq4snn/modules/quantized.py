@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,14 @@ from ptq4snn.discovery.batchnorm import left_of_norm
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import BundleError
 from ptq4snn.frameworks import Shell, adapter_of
-from ptq4snn.modules.carrier import Clock, plain
+from ptq4snn.modules.carrier import Clock, plain, tracked
 from ptq4snn.modules.device import exact_arithmetic
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.mirror import Mirror
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.surgery import copy_model, replace_modules
 from ptq4snn.plan import Plan
+from ptq4snn.runtime.program import Program
 
 __all__ = ["Integers", "QuantizedModel"]
 
@@ -34,15 +36,20 @@ class Integers:
     weight: Tensor
     bias: Tensor
 
+    def cpu(self) -> Integers:
+        return Integers(self.weight.cpu(), self.bias.cpu())
+
 
 class QuantizedModel(nn.Module):
-    """Computes exactly what `plan` says. `report` says what it cost."""
+    """Computes exactly what `plan` says. `report` says what it cost, `program` is what the runtime runs."""
 
     def __init__(self, model: nn.Module, plan: Plan, integers: Mapping[str, Integers]) -> None:
         super().__init__()
         self.plan, self.integers = plan, dict(integers)
         self.clock = Clock()
         self.report: dict[str, Any] = {}
+        self.program: Program | None = None
+        self.not_lowered = ""  # why there is no program
         self.signature = signature(model)
         self.model = copy_model(model)
         reset_neurons(self.model)
@@ -92,13 +99,13 @@ class QuantizedModel(nn.Module):
                 f"the model returns other outputs than the one that was quantized, which returned "
                 f"{len(self.plan.outputs)} tensors; give that model"
             )
-        tensors = iter(self.plan.outputs)
-        decoded = [self._decode(x, next(tensors)) if isinstance(x, Tensor) else x for x in leaves]
+        numbers = iter(range(len(leaves)))
+        decoded = [self._decode(x, next(numbers)) if isinstance(x, Tensor) else x for x in leaves]
         return tree_unflatten(decoded, tree)
 
-    def _decode(self, x: Tensor, how: Any) -> Tensor:
+    def _decode(self, x: Tensor, number: int) -> Tensor:
         """Integers of a projection to real numbers: acc * s in float64, stored as float32."""
-        x = plain(x)
+        how, x = self.plan.outputs[number], self._rounded_once(plain(x), number)
         if how.projection is None:
             return x
         p = self.plan.projections[how.projection]
@@ -106,6 +113,25 @@ class QuantizedModel(nn.Module):
         if p.rescale is not None:
             unit = torch.tensor(p.rescale.scales, dtype=torch.float64, device=x.device)
         return (x.double() * unit.view(-1, *[1] * (-how.axis - 1))).float()
+
+    def _rounded_once(self, x: Tensor, number: int) -> Tensor:
+        """A mean of means as its integer, divided as the program says.
+
+        torch rounds on the way and adds in an order that depends on the batch; this result does not.
+        """
+        if self.program is None or tracked(x):
+            return x
+        how = self.program.outputs[number]
+        name = self.plan.outputs[number].projection
+        whole = name is None or not self.plan.projections[name].over_time
+        if how.kind == "potential" or not how.scalings or not whole:
+            return x
+        by = [(s[0] == "mul", float(s[1]) if len(s) == 2 else float(self.clock.steps)) for s in how.scalings]
+        inverse = math.prod(1 / c if times else c for times, c in by)
+        y = (x.double() * inverse).round().to(x.dtype)
+        for times, c in by:
+            y = y * c if times else y / c
+        return y
 
     def reset_state(self) -> None:
         """Forget every neuron's state, whatever framework it is of."""

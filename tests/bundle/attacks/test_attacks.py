@@ -33,8 +33,8 @@ def checksum(version: str, plan: str, arrays: str, tensors: Tensors) -> str:
 
 def forge(plan: str = PLAN, arrays: str = ARRAYS, tensors: Tensors = TENSORS, **metadata: Any) -> bytes:
     """A file whose checksum is right, whatever else is wrong; a metadata value of ... is left out."""
-    keys: dict[str, Any] = {"format": "ptq4snn", "version": "2", "plan": plan, "arrays": arrays}
-    keys |= {"sha256": checksum("2", plan, arrays, tensors), **metadata}
+    keys: dict[str, Any] = {"format": "ptq4snn", "version": "3", "plan": plan, "arrays": arrays}
+    keys |= {"sha256": checksum("3", plan, arrays, tensors), **metadata}
     header: dict[str, Any] = {"__metadata__": {key: value for key, value in keys.items() if value is not ...}}
     data = b""
     for name, (dtype, shape, content) in tensors.items():
@@ -84,8 +84,8 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "metadata not an object": (frame(b'{"__metadata__":"x"}'), "metadata 'format' is missing"),
     "another format": (forge(format="pt"), "format is 'pt', not 'ptq4snn'; give"),
     "endless format": (forge(format="x" * 10**6), "not 'ptq4snn'; give"),
-    "newer": (forge(version="3"), "has version 3 and this library reads version 2; install a newer"),
-    "older": (forge(version="0"), "has version 0 and this library reads version 2; write the bundle again"),
+    "newer": (forge(version="4"), "has version 4 and this library reads version 3; install a newer"),
+    "older": (forge(version="0"), "has version 0 and this library reads version 3; write the bundle again"),
     "newer, other keys": (forge(version="12", layout="x", sha256=...), "has version 12"),
     "strange version": (forge(version="1.0"), "version '1.0' is not a number"),
     "version as a number": (forge(version=1), "version 1 is not a number"),
@@ -97,7 +97,7 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "plan is null": (reframe(lambda h: h.replace(rb'"{\"a\":1}"', b"null")), "metadata 'plan' is missing"),
     "unknown key": (forge(note="x"), "unknown key 'note'"),
     "wrong sum": (forge(sha256="0" * 64), "altered"),
-    "sum in capitals": (forge(sha256=checksum("2", PLAN, ARRAYS, TENSORS).upper()), "altered"),
+    "sum in capitals": (forge(sha256=checksum("3", PLAN, ARRAYS, TENSORS).upper()), "altered"),
     "plan altered": (reframe(lambda h: h.replace(rb"\"a\":1", rb"\"a\":2")), "altered"),
     "float renamed": (reframe(lambda h: h.replace(b'"s": {', b'"t": {')), "altered"),
     "float reshaped": (reframe(lambda h: h.replace(b'"shape": [1]', b'"shape": [1, 1]')), "altered"),

@@ -134,9 +134,14 @@ def follow_bilinear(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     align = node.args[2] if len(node.args) > 2 else node.kwargs.get("align_corners", False)
     if before == after:  # every weight is 0 or 1
         return [facts[0]]
-    if align or tuple(2 * b for b in before) != tuple(after):
-        raise Unfollowed("resizes bilinearly by another ratio than 2 without aligned corners")
-    return [average(facts[0], "bilinear", 16, False, lambda i, _: F.interpolate(i, size=after))]
+    ratios = [a // b for a, b in zip(after, before, strict=True)]
+    doubled = all(
+        r > 0 and r & (r - 1) == 0 and r * b == a for r, a, b in zip(ratios, after, before, strict=True)
+    )
+    if align or not doubled:
+        raise Unfollowed("resizes bilinearly by another ratio than a power of 2 without aligned corners")
+    n = prod(2 * r for r in ratios if r > 1)  # weights are multiples of 1 / 2r along each axis
+    return [average(facts[0], "bilinear", n, False, lambda i, _: F.interpolate(i, size=after))]
 
 
 RULES: dict[str, Rule] = {

@@ -1,0 +1,148 @@
+"""The packed runtime against float and int8: speed, memory, layers and scaling (docs/runtime.md).
+
+    python benchmarks/runtime.py --data cifar10:DIR --data nmnist:FILE --data camvid:FILE
+
+One thread; all contenders of a case take turns in one run, and ratios are taken inside a round. Each is
+checked before it is timed: the float ones against each other in float64, the runtime bit for bit against the
+simulation. SpikingJelly comes from the folder PTQ4SNN_SPIKINGJELLY_014, onnx and onnxruntime are used
+where they are installed, torch.compile needs a C++ compiler.
+
+Finished parts are kept in --out (runs/runtime) and reused until the runtime's sources change. The figures go
+to benchmarks/runtime.json, the tables in docs/runtime.md are written anew from it (--write does only that).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from runtime_parts import page, parts
+from runtime_parts.cases import MAIN, Case, Ready, ready, synthetic, trained
+
+from ptq4snn import runtime
+from ptq4snn.experiments.compare import today
+from ptq4snn.files import write_whole
+
+RESULTS = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "runtime.md"
+RUNTIME = Path(runtime.__file__).parent
+BATCHES = (1, 16)
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # the compiler's time is reported
+}
+FLOATS = ("spikingjelly", "eager", "compiled")
+
+Part = tuple[str, Callable[[], dict[str, Any]]]
+
+
+def mark() -> str:
+    """Of the runtime's sources and of these programs: what other code has measured is measured anew."""
+    digest = hashlib.sha256()
+    for root in (RUNTIME, Path(__file__).parent / "runtime_parts"):
+        for file in sorted(f for f in root.rglob("*") if f.suffix in (".py", ".h", ".cpp")):
+            if file.name != "page.py":  # it only writes
+                digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def all_parts(a: argparse.Namespace, places: dict[str, str]) -> Iterator[Part]:
+    """Name and work of everything that is measured, the most important first."""
+    cases = [c for c in [*synthetic(), *trained()] if not a.case or c.name in a.case]
+    skip = frozenset({"compiled", "onnx"} if a.quick else ())
+    prepared: dict[str, Ready] = {}
+
+    def get(case: Case) -> Ready:
+        if case.name not in prepared:
+            prepared.clear()  # one at a time: they are large
+            prepared[case.name] = ready(case, a.out, places)
+        return prepared[case.name]
+
+    for case in cases:
+        if a.quick and case.target is None and case.name != "default":
+            continue
+        for batch in BATCHES:
+            yield (
+                f"speed/{case.name}/{batch}",
+                lambda case=case, batch=batch: parts.speed(get(case), batch, a.rounds, skip),
+            )
+    main = next((c for c in cases if c.name == MAIN), None)
+    if main is not None:
+        for batch in BATCHES:
+            yield f"layers/{MAIN}/{batch}", lambda batch=batch: parts.layers(get(main), batch)
+        yield f"scaling/{MAIN}", partial(parts.scaling, a.out, a.rounds)
+    for case in cases:
+        if not a.quick and (case.target is None or case.name in (MAIN, synthetic()[-1].name)):
+            kinds = FLOATS if case.target is not None else ("spikingjelly",)
+            yield (
+                f"memory/{case.name}",
+                lambda case=case, kinds=kinds: parts.memory_of(get(case), a.out, max(BATCHES), kinds),
+            )
+
+
+def collect(a: argparse.Namespace, places: dict[str, str]) -> dict[str, Any]:
+    """Every part, from the store where it is finished."""
+    store, found = a.out / "finished.json", mark() + (" quick" if a.quick else "")
+    known: dict[str, Any] = json.loads(store.read_text("utf-8")) if store.exists() else {}
+    results = {}
+    for name, work in all_parts(a, places):
+        stored = known.get(name)
+        if a.again or stored is None or stored["mark"] != found:
+            print(f"{name} ...", flush=True)
+            stored = {"mark": found, "result": work()}
+            known[name] = stored
+            write_whole(store, json.dumps(known) + "\n")
+            page.tell(name, stored["result"])
+        results[name] = stored["result"]
+    return results
+
+
+def machine() -> dict[str, Any]:
+    """What the figures are of, in words."""
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        if line.startswith("model name")
+    ]
+    return {"processor": names[0] if names else platform.processor(), "torch": torch.__version__}
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--data", action="append", default=[], metavar="NAME:PATH")
+    p.add_argument("--case", action="append", metavar="NAME", help="only these")
+    p.add_argument("--rounds", type=int, default=9, help="of the interleaved runs")
+    p.add_argument("--out", default="runs/runtime", type=Path, help="bundles and finished parts")
+    p.add_argument("--quick", action="store_true", help="3 rounds, no compiler, no onnx; nothing is written")
+    p.add_argument("--again", action="store_true", help="measure what is finished too")
+    p.add_argument("--write", action="store_true", help="only write the page")
+    a = p.parse_args()
+    torch.set_num_threads(1)
+    if not a.write:
+        a.rounds = 3 if a.quick else a.rounds
+        a.out.mkdir(parents=True, exist_ok=True)
+        places = {name: place for name, _, place in (d.partition(":") for d in a.data)}
+        found = collect(a, places)
+        if a.quick:
+            return
+        before: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+        results = {"date": today(), "machine": machine(), "parts": before.get("parts", {}) | found}
+        write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
+    page.write(PAGE, json.loads(RESULTS.read_text("utf-8")))
+
+
+if __name__ == "__main__":
+    if not ENVIRONMENT.items() <= os.environ.items():  # libraries read this when they are loaded
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
+    main()

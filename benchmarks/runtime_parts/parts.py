@@ -1,0 +1,120 @@
+"""What is measured of a case: speed, layers, scaling, streaming, memory. Each part is a plain dictionary."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptq4snn.runtime import State, load
+from ptq4snn.runtime.measure import float_bytes, profiled
+from ptq4snn.runtime.roofline import measure_peaks, rate_of
+from runtime_parts import memory
+from runtime_parts.cases import MAIN, Ready, narrow_stem, ready, synthetic, wide
+from runtime_parts.contenders import contenders
+from runtime_parts.networks import firing_rates
+from runtime_parts.timing import interleave, summary
+
+BASE = "spikingjelly"
+
+
+def speed(r: Ready, batch: int, rounds: int, skip: frozenset[str]) -> dict[str, Any]:
+    """All contenders in one interleaved run."""
+    x = r.x[:batch].contiguous()
+    c = contenders(r, x, skip)
+    times = interleave({name: partial(run, x) for name, run in c.runs.items()}, rounds)
+    base = BASE if BASE in times else "eager"
+    rates = {
+        kind: {name: float(rate.mean()) for name, rate in firing_rates(model, x).items()}
+        for kind, model in (("float", r.model), ("quantized", r.quantized))
+    }
+    return {
+        "case": r.case.name,
+        "batch": batch,
+        "samples": r.samples,
+        "target": r.case.target,
+        "rate": {k: sum(v.values()) / len(v) for k, v in rates.items()},
+        "rates": rates,
+        "base": base,
+        "rounds": rounds,
+        "compile_seconds": c.compile_seconds,
+        "checks": c.checks,
+        "contenders": summary(times, batch, base),
+    }
+
+
+def layers(r: Ready, batch: int, calls: int = 25) -> dict[str, Any]:
+    """The least time of every operation, and its share of the machine's peak."""
+    told = profiled(load(r.bundle), r.x[:batch].numpy(), None, calls)
+    peaks = measure_peaks(told.kernels)
+    rows = []
+    for op in told.operations:
+        rate = rate_of(op, peaks)
+        rows.append(asdict(op) | {"rate": rate and rate.operations, "share": rate and rate.share})
+    return {"case": r.case.name, "batch": batch, "peaks": asdict(peaks), "operations": rows}
+
+
+def scaling(folder: Path, rounds: int) -> dict[str, Any]:
+    """The runtime alone on the main shape: threads, batch, T, width; and one step a call."""
+    main = ready(next(c for c in synthetic() if c.name == MAIN), folder, {})
+    x = main.x.numpy()
+    one, two = load(main.bundle), load(main.bundle, threads=2)
+    stream = load(main.bundle)
+
+    def steps() -> None:
+        stream.reset()
+        for _ in range(stream.model.program.steps):
+            stream.step(x[:1])
+
+    runs = {
+        "batch 1": (partial(one, x[:1]), 1),
+        "batch 4": (partial(one, x[:4]), 4),
+        "batch 16": (partial(one, x[:16]), 16),
+        "batch 1, 2 threads": (partial(two, x[:1]), 1),
+        "batch 16, 2 threads": (partial(two, x[:16]), 16),
+        "T 1": (partial(one, x[:1], steps=1), 1),
+        "T 2": (partial(one, x[:1], steps=2), 1),
+        "T 8": (partial(one, x[:1], steps=8), 1),
+        "streaming, batch 1": (steps, 1),
+    }
+    for factor in (0.5, 2.0):
+        r = ready(wide(factor), folder, {})
+        runs[f"width x{factor:g}"] = (partial(load(r.bundle), r.x[:1].numpy()), 1)
+    times = interleave({name: work for name, (work, _) in runs.items()}, rounds)
+    rows = {}
+    for name, t in times.items():
+        ratios = [a / runs[name][1] / b for a, b in zip(t, times["batch 1"], strict=True)]
+        ms = 1e3 * statistics.median(t) / runs[name][1]
+        rows[name] = {"ms_per_image": ms, "to_batch_1": statistics.median(ratios)}
+    return {"case": MAIN, "rounds": rounds, "rows": rows}
+
+
+def memory_of(r: Ready, folder: Path, batch: int, kinds: tuple[str, ...]) -> dict[str, Any]:
+    """Parameters and states from the buffers; the working set from the process."""
+    rt = load(r.bundle)
+    x = r.x[:batch].numpy()
+    rt(x)
+    told = rt.statistics()
+    float32 = float_bytes(rt.model, batch, told.steps)
+    out: dict[str, Any] = {
+        "case": r.case.name,
+        "batch": batch,
+        "parameters": {"float32": float32.parameters, "packed": told.weights_bytes},
+        "state": {"float32": float32.state, "packed": State.new(rt.model, 1).nbytes},
+        "buffers": told.weights_bytes + told.arena_bytes,
+    }
+    if r.case.name == MAIN:
+        stem = ready(narrow_stem(), folder, {})
+        out["state"]["packed, stem 4"] = State.new(load(stem.bundle).model, 1).nbytes
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "x.npy"
+        np.save(file, x)
+        found = {"runtime": memory.measured("runtime", str(r.bundle), str(file))}
+        for kind in kinds:
+            found[kind] = memory.measured(kind, r.case.name, str(folder), str(file))
+    return out | {"process": found}

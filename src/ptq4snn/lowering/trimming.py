@@ -1,0 +1,34 @@
+"""Leave out what nothing reads, and number the rest anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptq4snn.runtime.program import Neuron, Operation, Program
+
+__all__ = ["trimmed"]
+
+
+def trimmed(p: Program) -> Program:
+    """The operations that outputs and neurons are made of."""
+    wanted = {o.value for o in p.outputs}
+    kept: list[Operation] = []
+    for o in reversed(p.operations):
+        if o.output in wanted or isinstance(o, Neuron):
+            wanted.update((o.output, *o.inputs))
+            kept.insert(0, o)
+    wanted.update(o.potential for o in kept if isinstance(o, Neuron) and o.potential is not None)
+    new = {v: i for i, v in enumerate(sorted(wanted))}
+    return replace(
+        p,
+        values=tuple(p.values[v] for v in new),
+        operations=tuple(_renumbered(o, new) for o in kept),
+        outputs=tuple(replace(o, value=new[o.value]) for o in p.outputs),
+    )
+
+
+def _renumbered(o: Operation, new: dict[int, int]) -> Operation:
+    moved = replace(o, output=new[o.output], inputs=tuple(new[i] for i in o.inputs))
+    if isinstance(moved, Neuron) and moved.potential is not None:
+        moved = replace(moved, potential=new[moved.potential])
+    return moved

@@ -1,0 +1,142 @@
+"""Proof that a program can be run: order, sizes and indices, before any memory is taken for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from ptq4snn.errors import BundleError
+from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
+from ptq4snn.runtime.program import Input, Neuron, Operation, Output, Program
+from ptq4snn.runtime.require import (
+    MAX_ELEMENTS,
+    MAX_INPUTS,
+    MAX_RANK,
+    Refused,
+    check_index,
+    elements,
+    need,
+    whole,
+    wholes,
+)
+from ptq4snn.runtime.rules import RULES, Numbers, Place
+from ptq4snn.runtime.state import MAX_STEPS
+
+__all__ = ["check"]
+
+MAX_TOTAL = 2**32  # elements of all values together
+MAX_OPERATIONS = 2**16
+MAX_SCALING = 2.0**63
+KINDS = ("count", "current", "potential")
+
+
+def check(
+    program: Program,
+    projections: Mapping[str, ProjectionNumbers],
+    neurons: Mapping[str, NeuronNumbers],
+    mirrors: Mapping[str, Mirror],
+) -> None:
+    """Refuse, in one sentence, a program that cannot be run."""
+    numbers = Numbers(projections, neurons, mirrors)
+    where = "the program"
+    try:
+        _frame(program)
+        made: set[int] = set()
+        for i, op in enumerate(program.operations):
+            where = f"operation {i} ({op.kind} {str(op.name)[:200]!r})"
+            _operation(program, numbers, op, made)
+        where = "the program"
+        need(len(made) == len(program.values), "a value is never made")
+        _once_each([op.name for op in program.operations if isinstance(op, Neuron)], "neuron")
+        for i, out in enumerate(program.outputs):
+            where = f"output {i}"
+            _output(program, numbers, out)
+    except Refused as why:
+        raise BundleError(f"{where}: {why}; make the bundle again") from why
+
+
+def _once_each(names: list[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        need(name not in seen, f"the {what} {name!r} runs twice")
+        seen.add(name)
+
+
+def _frame(program: Program) -> None:
+    """Steps, the input and the sizes of all values."""
+    whole(program.steps, 1, MAX_STEPS, "the number of steps")
+    _input(program.input)
+    need(0 < len(program.operations) <= MAX_OPERATIONS, f"it has not 1 .. {MAX_OPERATIONS} operations")
+    need(len(program.values) <= 2 * MAX_OPERATIONS, "it has too many values")
+    need(0 < len(program.outputs) <= MAX_INPUTS, f"it has not 1 .. {MAX_INPUTS} outputs")
+    total = 0
+    for v in program.values:
+        whole(v.positions, 1, MAX_ELEMENTS, "positions")
+        whole(v.channels, 1, MAX_ELEMENTS, "channels")
+        need(isinstance(v.time, bool), "a value's time is neither true nor false")
+        need(v.positions * v.channels <= MAX_ELEMENTS, f"a value has more than {MAX_ELEMENTS} elements")
+        total += v.positions * v.channels
+    need(total <= MAX_TOTAL, f"its values have more than {MAX_TOTAL} elements")
+
+
+def _input(x: Input) -> None:
+    shape = wholes(x.shape, 1, MAX_ELEMENTS, "the input's shape", MAX_RANK)
+    need(prod(shape) <= MAX_ELEMENTS, f"the input has more than {MAX_ELEMENTS} elements")
+    _axes(x, len(shape), "the input's")
+
+
+def _axes(x: Input | Output, rank: int, whose: str) -> None:
+    rank += 1 if x.time_axis is None else 2
+    whole(x.batch_axis, 0, rank - 1, f"{whose} batch axis")
+    if x.time_axis is not None:
+        whole(x.time_axis, 0, rank - 1, f"{whose} time axis")
+        need(x.batch_axis != x.time_axis, f"{whose} batch and time are one axis")
+
+
+def _operation(program: Program, numbers: Numbers, op: Operation, made: set[int]) -> None:
+    """Every input was made before, the output was not; then what its kind asks for."""
+    count = len(program.values)
+    need(isinstance(op.name, str), "its name is not text")
+    inputs = wholes(op.inputs, 0, count - 1, "an input", MAX_INPUTS)
+    need(all(v in made for v in inputs), "it reads a value that was not made before it")
+    outputs = [whole(op.output, 0, count - 1, "the output")]
+    if isinstance(op, Neuron) and op.potential is not None:
+        outputs.append(whole(op.potential, 0, count - 1, "the potential"))
+    for v in outputs:
+        need(v not in made, f"it makes the value {v} again")
+        made.add(v)
+    place = Place(program, numbers, tuple(program.values[v] for v in inputs), program.values[op.output])
+    RULES[type(op)](op, place)
+
+
+def _output(program: Program, numbers: Numbers, out: Output) -> None:
+    value = program.values[whole(out.value, 0, len(program.values) - 1, "its value")]
+    shape = wholes(out.shape, 1, MAX_ELEMENTS, "its shape", MAX_RANK)
+    need(prod(shape) <= MAX_ELEMENTS, f"it has more than {MAX_ELEMENTS} elements")
+    check_index(out.index, prod(shape), elements(value), False, "its index")
+    _axes(out, len(shape), "its")
+    need(out.dtype in ("float32", "float64"), "its type is neither float32 nor float64")
+    need(out.kind in KINDS, "its kind is unknown")
+    _scalings(out.scalings)
+    if out.kind == "current":
+        p = numbers.projections.get(str(out.name))
+        if p is None:
+            raise Refused("the plan has no such projection")
+        axis = whole(out.axis, -len(shape), -1, "its axis")
+        units = len(p.unit) if p.rescale is None else len(p.rescale.scales)
+        need(units in (1, shape[axis]), f"{units} scales for {shape[axis]} channels")
+    if out.kind == "potential":
+        makers = [op for op in program.operations if isinstance(op, Neuron) and op.potential == out.value]
+        need(len(makers) == 1 and makers[0].name == out.name, "it is not the potential of its neuron")
+
+
+def _scalings(scalings: Any) -> None:
+    need(isinstance(scalings, tuple) and len(scalings) <= MAX_RANK, "its scalings are no short list")
+    for s in scalings:
+        need(isinstance(s, tuple) and s != (), "a scaling is empty")
+        if s != ("steps",):
+            need(len(s) == 2 and s[0] in ("div", "mul"), "a scaling is neither div, mul nor steps")
+            x = s[1]
+            fine = isinstance(x, (int, float)) and not isinstance(x, bool) and 0 < abs(x) < MAX_SCALING
+            need(fine, "a scaling is no ordinary number")

@@ -1,0 +1,102 @@
+"""A program's outputs as real numbers, as the quantized model gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptq4snn.runtime.parameters import Model, Reals
+from ptq4snn.runtime.program import Neuron, Output, Program, Project
+
+__all__ = ["Decoder", "late_head"]
+
+Array = NDArray[Any]
+
+
+def late_head(model: Model, value: int) -> Project | None:
+    """The projection that made `value`, if it reads a sum over time and its result is not rounded again."""
+    for op in model.program.operations:
+        if isinstance(op, Project) and op.output == value:
+            n = model.projections[op.name]
+            return op if n.over_time and n.role == "output" else None
+    return None
+
+
+class Decoder:
+    """One output: integers [T, B, P, C] or [B, P, C] of its value to an array as the model returns it."""
+
+    def __init__(self, model: Model, out: Output) -> None:
+        self.out, self.model = out, model
+        value = model.program.values[out.value]
+        self.timed = value.time
+        self.index = None if out.index.is_identity(value.positions * value.channels) else out.index.array()
+        self.head = late_head(model, out.value)
+        self.worth = _worth(model, out, self.index)
+
+    def __call__(self, y: NDArray[np.int64], steps: int, total: int) -> Array:
+        """`steps` of this call, `total` since the sequence began."""
+        x: Array = y[-1] if self.timed and self.out.time_axis is None else y  # a readout is of the last step
+        x = x if self.head is None else self._at_steps(x, total)
+        lead = x.shape[: x.ndim - 2]
+        x = x.reshape(*lead, -1)
+        x = x if self.index is None else x[..., self.index]
+        x = x.reshape(*lead, *self.out.shape).astype(self.out.dtype)
+        for kind, *by in self.out.scalings:
+            x = _scaled(x, kind, float(by[0]) if by else float(total))
+        if self.worth is not None:
+            x = self.worth(x)
+        return self._placed(x, steps)
+
+    def _at_steps(self, y: Array, total: int) -> Array:
+        """The head reads a sum over other steps than at calibration: W x grows or shrinks, b stays."""
+        assert self.head is not None
+        if total == self.model.program.steps:
+            return y
+        bias = self.model.projections[self.head.name].bias.astype(np.float64)
+        return (y.astype(np.float64) - bias) * (self.model.program.steps / total) + bias
+
+    def _placed(self, x: Array, steps: int) -> Array:
+        """Batch and time where the model has them."""
+        out = self.out
+        if out.time_axis is None:
+            return np.ascontiguousarray(np.moveaxis(x, 0, out.batch_axis))
+        if not self.timed:
+            x = np.broadcast_to(x, (steps, *x.shape))
+        return np.ascontiguousarray(np.moveaxis(x, (0, 1), (out.time_axis, out.batch_axis)))
+
+
+def _scaled(x: Array, kind: str, by: float) -> Array:
+    """In x's own type, as torch does with a number."""
+    scaled: Array = x * x.dtype.type(by) if kind == "mul" else x / x.dtype.type(by)
+    return scaled
+
+
+def _worth(model: Model, out: Output, index: NDArray[np.int64] | None) -> Callable[[Array], Array] | None:
+    """What follows the scalings, in float64 and rounded to float32; None: nothing."""
+    if out.kind == "count":
+        return None
+    assert out.name is not None
+    if out.kind == "current":
+        p = model.projections[out.name]
+        unit = p.unit if p.rescale is None else p.rescale.scales
+        unit = unit.reshape(-1, *[1] * (-out.axis - 1))
+        return lambda x: (x.astype(np.float64) * unit).astype(np.float32)
+    units, rest = _potential_units(model, out), model.neurons[out.name].v_rest
+    units = (units if index is None else units[index]).reshape(out.shape)
+    return lambda x: (x.astype(np.float64) * units + rest).astype(np.float32)
+
+
+def _potential_units(model: Model, out: Output) -> Reals:
+    """The unit of each element of a neuron's value."""
+    n, op = model.neurons[str(out.name)], _neuron(model.program, str(out.name))
+    value = model.program.values[op.output]
+    if op.channel is not None:
+        return n.unit[op.channel.array()]
+    return np.tile(n.unit, value.positions)
+
+
+def _neuron(program: Program, name: str) -> Neuron:
+    return next(op for op in program.operations if isinstance(op, Neuron) and op.name == name)

@@ -1,0 +1,254 @@
+"""A model that runs: whole sequences, or step by step with its state kept packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.runtime.decode import Decoder, late_head
+from ptq4snn.runtime.executor import Executor
+from ptq4snn.runtime.loading import load_model_file
+from ptq4snn.runtime.parameters import Model
+from ptq4snn.runtime.program import Neuron, Program, TimeSum
+from ptq4snn.runtime.reference import NumpyExecutor
+from ptq4snn.runtime.state import MAX_STEPS, State, rows_of, unpack_rows
+from ptq4snn.runtime.statistics import Statistics
+
+__all__ = ["Runtime", "load"]
+
+Array = NDArray[Any]
+Outputs = Array | tuple[Array, ...]
+
+
+def load(path: str | Path, kernels: str = "auto", threads: int = 1) -> Runtime:
+    """The model of a bundle, ready to run.
+
+    kernels: "auto" (native where they are built, else NumPy), "numpy", "native", or an instruction set of the
+    native ones, such as "scalar", "avx2" or "avx512". All give the same bits.
+    """
+    return Runtime(load_model_file(path), kernels, threads)
+
+
+class Runtime:
+    """`rt(x)` runs a whole sequence; `rt.step(frame)` one step of a session, whose state it keeps."""
+
+    def __init__(self, model: Model, kernels: str = "auto", threads: int = 1) -> None:
+        self.model, self.threads = model, _threads(threads)
+        self._executor, self.kernels = _executor(model, kernels)
+        self._decoders = [Decoder(model, out) for out in model.program.outputs]
+        self._keep = sorted({out.value for out in model.program.outputs})
+        self._state: State | None = None
+        self._fixed = _fixed_steps(model)
+        self._causal = _causal(model.program)
+
+    def __call__(self, x: Any, steps: int | None = None, threads: int | None = None) -> Outputs:
+        """The outputs of a batch of whole sequences, each from rest.
+
+        x has the axes of the model's input. A model of still images runs `steps` steps, at first those of its
+        calibration; of sequences the time axis says how many.
+        """
+        samples, steps = self._samples(x), self._steps(x, steps)
+        self._check_steps(steps)
+        values = self._executor.execute(samples, steps, None, self._keep, self._count(threads))
+        return self._decode(values, steps, steps)
+
+    def step(self, frame: Any, threads: int | None = None) -> Outputs:
+        """One step: `frame` is the input without its time axis (of a model of still images, the image).
+
+        Outputs without time are those of the whole sequence so far, the others those of this step.
+        """
+        if not self._causal:
+            raise DataError("the model looks at the whole sequence at every step: give it all at once, rt(x)")
+        axis = self.model.program.input.time_axis
+        x = _array(frame)
+        samples = self._samples(x if axis is None or axis > x.ndim else np.expand_dims(x, axis))
+        state = self._state or State.new(self.model, samples.shape[1])
+        if state.batch != samples.shape[1]:
+            raise DataError(
+                f"the session runs {state.batch} samples, but {samples.shape[1]} came: call rt.reset() first"
+            )
+        total = state.steps + 1
+        self._check_steps(total)
+        values = self._executor.execute(samples, 1, state, self._keep, self._count(threads))
+        self._state = state
+        return self._decode(values, 1, total, of_step=True)
+
+    def reset(self) -> None:
+        """End the session: the next step begins a new sequence."""
+        self._state = None
+
+    @property
+    def state(self) -> State | None:
+        """A copy of the session's state; None before its first step."""
+        return None if self._state is None else self._state.copy()
+
+    def restore(self, state: State) -> None:
+        """Go on from a state of this model."""
+        state.check(self.model)
+        self._state = state.copy()
+
+    def trace(self, x: Any, steps: int | None = None) -> dict[str, dict[str, Array]]:
+        """Of every neuron its spikes [T, B, ...] and, where it keeps one, its last state Vq [B, ...], in the
+        order of the model's own axes."""
+        samples, steps = self._samples(x), self._steps(x, steps)
+        self._check_steps(steps)
+        neurons = [op for op in self.model.program.operations if isinstance(op, Neuron)]
+        state = State.new(self.model, samples.shape[1])
+        keep = [op.output for op in neurons]
+        values = self._executor.execute(samples, steps, state, keep, self.threads)
+        out: dict[str, dict[str, Array]] = {}
+        for op in neurons:
+            spikes = values[op.output] if not op.once else values[op.output][None]
+            out[op.name] = {"spikes": self._own_order(op, spikes)}
+            if not op.once:
+                v = unpack_rows(rows_of(self.model, op), state.rows[op.output])
+                out[op.name]["state"] = self._own_order(op, v)
+        return out
+
+    def _own_order(self, op: Neuron, x: Array) -> Array:
+        """[..., B, positions, channels] as the model's state [..., B, *shape]."""
+        shape = self.model.neurons[op.name].shape
+        flat = x.reshape(*x.shape[:-2], -1)
+        if op.element is not None:
+            own = np.empty_like(flat)
+            own[..., op.element.array()] = flat
+            flat = own
+        return flat.reshape(*flat.shape[:-1], *shape)
+
+    @property
+    def profile(self) -> bool:
+        """Whether calls are timed operation by operation, for `statistics`."""
+        return self._executor.profile
+
+    @profile.setter
+    def profile(self, on: bool) -> None:
+        self._executor.profile = on
+
+    def statistics(self) -> Statistics:
+        """Of the last call."""
+        return self._executor.statistics()
+
+    def _samples(self, x: Any) -> NDArray[np.float32]:
+        """The input as [T, B, N], T = 1 for a still image."""
+        x, want = _array(x), self.model.program.input
+        axes = len(want.shape) + (1 if want.time_axis is None else 2)
+        if x.ndim != axes:
+            raise DataError(f"the input has {x.ndim} axes, not {axes}: {_wanted(self.model.program)}")
+        if want.time_axis is None:
+            x = np.moveaxis(x, want.batch_axis, 0)[None]
+        else:
+            x = np.moveaxis(x, (want.time_axis, want.batch_axis), (0, 1))
+        if x.shape[2:] != want.shape:
+            raise DataError(
+                f"a sample has the size {list(x.shape[2:])}, the bundle was made for {list(want.shape)}: "
+                f"quantize the model with samples of this size"
+            )
+        if 0 in x.shape:
+            raise DataError("the input has no samples or no steps")
+        if np.isnan(x).any():
+            raise DataError("the input holds NaN")
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(x, dtype=np.float32).reshape(*x.shape[:2], prod(want.shape))
+
+    def _steps(self, x: Any, steps: int | None) -> int:
+        axis = self.model.program.input.time_axis
+        if axis is None:
+            return self.model.program.steps if steps is None else steps
+        found = int(np.shape(x)[axis])
+        if steps not in (None, found):
+            raise DataError(f"steps is {steps}, but the input has {found} steps")
+        return found
+
+    def _count(self, threads: int | None) -> int:
+        return self.threads if threads is None else _threads(threads)
+
+    def _check_steps(self, steps: int) -> None:
+        if not isinstance(steps, int) or not 1 <= steps <= MAX_STEPS:
+            raise DataError(f"{steps} steps cannot be run: a sequence has 1 .. {MAX_STEPS}")
+        if self._fixed is not None and steps != self.model.program.steps:
+            raise DataError(
+                f"'{self._fixed}' reads a mean over time and is read by more than the output: this model "
+                f"runs {self.model.program.steps} steps, not {steps}"
+            )
+
+    def _decode(
+        self, values: dict[int, NDArray[np.int64]], steps: int, total: int, of_step: bool = False
+    ) -> Outputs:
+        arrays = []
+        for decoder in self._decoders:
+            y = decoder(values[decoder.out.value], steps, total)
+            axis = decoder.out.time_axis
+            arrays.append(y if axis is None or not of_step else y.take(0, axis))
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def _array(x: Any) -> Array:
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError) as why:
+        raise DataError(f"the input cannot be read as an array ({why}): give a NumPy array") from why
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"the input is of type {array.dtype}: give numbers, float or integer")
+    return array
+
+
+def _wanted(program: Program) -> str:
+    size, x = [str(n) for n in program.input.shape], program.input
+    places = [(x.batch_axis, "batch")] + ([] if x.time_axis is None else [(x.time_axis, "steps")])
+    for axis, name in sorted(places):
+        size.insert(axis, name)
+    return f"give [{', '.join(size)}]"
+
+
+def _threads(threads: int) -> int:
+    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024:
+        raise DataError(f"threads is {threads!r}: give a number from 1 on")
+    return threads
+
+
+def _executor(model: Model, kernels: str) -> tuple[Executor, str]:
+    """The executor for `kernels`, and its name."""
+    if kernels == "numpy":
+        return NumpyExecutor(model), "numpy"
+    levels, make = _native()
+    if kernels == "auto" and not levels:
+        return NumpyExecutor(model), "numpy"
+    if kernels not in ("auto", "native", *levels):
+        known = ", ".join(("auto", "numpy", *levels))
+        raise PTQ4SNNError(f"there are no kernels {kernels!r} here: choose one of {known}")
+    if not levels:
+        raise PTQ4SNNError('the native kernels are not built: install with a C++ compiler, or use "numpy"')
+    executor = make(model, None if kernels in ("auto", "native") else kernels)
+    return executor, executor.kernels
+
+
+def _native() -> tuple[tuple[str, ...], Callable[[Model, str | None], Any]]:
+    """Instruction sets of the native kernels, none where they are not built, and what makes an executor."""
+    try:
+        from ptq4snn.runtime.native import NativeExecutor, available
+    except ImportError:
+        return (), lambda model, isa: None
+    return tuple(level for level in available() if level), NativeExecutor
+
+
+def _fixed_steps(model: Model) -> str | None:
+    """A head behind a mean over time that something else reads: at another T it is not whole any more."""
+    read = {v for op in model.program.operations for v in op.inputs}
+    heads = (late_head(model, v) for v in sorted(read))
+    return next((op.name for op in heads if op is not None), None)
+
+
+def _causal(program: Program) -> bool:
+    """Whether nothing that has time depends on a sum over all of it."""
+    summed: set[int] = set()
+    for op in program.operations:
+        late = isinstance(op, TimeSum) or any(v in summed for v in op.inputs)
+        if late:
+            summed.add(op.output)  # and where it has a potential, that has time as well
+    return not any(program.values[v].time for v in summed)

@@ -1,0 +1,176 @@
+"""Measured speed of a bundle, and its memory beside that of the same model in float32."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptq4snn.runtime.engine import Runtime
+from ptq4snn.runtime.index import window_taps
+from ptq4snn.runtime.parameters import Model
+from ptq4snn.runtime.program import MatMul, Neuron, Operation, Program, Project, Quantize
+from ptq4snn.runtime.state import State
+from ptq4snn.runtime.statistics import Statistics
+
+__all__ = [
+    "FloatBytes", "Speed", "counted", "float_bytes", "measure_speed", "multiply_adds", "profiled",
+    "random_input", "with_batch", "working_set",
+]  # fmt: skip
+
+FLOAT = 4  # bytes
+CALLS = 5  # at least, for a p90 that says something
+SECONDS = 1.0  # of calls, for each setting
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Milliseconds are of a call, of all its samples."""
+
+    batch: int
+    threads: int
+    steps: int
+    calls: int
+    p50: float
+    p90: float
+
+    @property
+    def milliseconds_a_sample(self) -> float:
+        return self.p50 / self.batch
+
+    @property
+    def samples_a_second(self) -> float:
+        return 1e3 * self.batch / self.p50
+
+
+def measure_speed(
+    run: Callable[[], object], batch: int, threads: int, steps: int, seconds: float = SECONDS
+) -> Speed:
+    """Time calls of `run` after one that warms up."""
+    run()
+    times: list[float] = []
+    until = time.perf_counter() + seconds
+    while len(times) < CALLS or time.perf_counter() < until:
+        began = time.perf_counter()
+        run()
+        times.append(1e3 * (time.perf_counter() - began))
+    p90 = statistics.quantiles(times, n=10, method="inclusive")[-1]
+    return Speed(batch, threads, steps, len(times), statistics.median(times), p90)
+
+
+def random_input(model: Model, batch: int, seed: int = 0) -> NDArray[np.float32]:
+    """Samples spread evenly over the range of the input's quantizer; the same for the same seed."""
+    shape = list(model.program.input.shape)
+    time_axis, batch_axis = model.program.input.time_axis, model.program.input.batch_axis
+    places = {batch_axis: batch} | ({} if time_axis is None else {time_axis: model.program.steps})
+    for axis in sorted(places):
+        shape.insert(axis, places[axis])
+    low, high = _input_range(model)
+    x = np.random.default_rng(seed).random(shape, dtype=np.float32)
+    return (low + (high - low) * x).astype(np.float32)
+
+
+def _input_range(model: Model) -> tuple[float, float]:
+    for op in model.program.operations:
+        if isinstance(op, Quantize) and (grid := model.projections[op.name].input) is not None:
+            zeros = grid.zeros / 2**16
+            return float(np.min(-zeros * grid.scales)), float(np.max((255 - zeros) * grid.scales))
+    return 0.0, 1.0
+
+
+def with_batch(x: NDArray[np.float32], axis: int, batch: int) -> NDArray[np.float32]:
+    """`batch` samples of x, which are repeated where there are not enough."""
+    return np.ascontiguousarray(np.take(x, np.arange(batch) % x.shape[axis], axis))
+
+
+@dataclass(frozen=True)
+class FloatBytes:
+    """The same model in float32: parameters, states of one sample, and all that is alive at once with a
+    batch: parameters, states, and the values that later operations still read."""
+
+    parameters: int
+    state: int
+    working_set: int
+
+
+def float_bytes(model: Model, batch: int, steps: int) -> FloatBytes:
+    used = {op.name for op in model.program.operations}
+    parameters = sum(p.weight.size + p.bias.size for name, p in model.projections.items() if name in used)
+    values = model.program.values
+    state = sum(
+        values[op.output].positions * values[op.output].channels
+        for op in model.program.operations
+        if isinstance(op, Neuron) and not op.once
+    )
+    alive = _most_alive(model.program, steps) + state
+    return FloatBytes(FLOAT * parameters, FLOAT * state, FLOAT * (parameters + batch * alive))
+
+
+def _most_alive(program: Program, steps: int) -> int:
+    """The largest number of elements of one sample that are needed at one time."""
+    last = {v: len(program.operations) for v in (o.value for o in program.outputs)}
+    for i, op in enumerate(program.operations):
+        last |= {v: max(i, last.get(v, 0)) for v in op.inputs}
+    alive: dict[int, int] = {}
+    most = 0
+    for i, op in enumerate(program.operations):
+        value = program.values[op.output]
+        alive[op.output] = value.positions * value.channels * (steps if value.time else 1)
+        most = max(most, sum(alive.values()))
+        alive = {v: size for v, size in alive.items() if last.get(v, i) > i}
+    return most
+
+
+def working_set(s: Statistics) -> int:
+    """Bytes of everything that the runtime holds while it runs."""
+    return s.weights_bytes + s.arena_bytes + s.samples * s.state_bytes
+
+
+def profiled(rt: Runtime, x: NDArray[np.float32], steps: int | None, calls: int = CALLS) -> Statistics:
+    """Statistics of calls on x: of every operation the least time, as other processes can only add to it."""
+    rt.profile = True
+    found = []
+    for _ in range(calls):
+        rt(x, steps=steps)
+        found.append(rt.statistics())
+    rt.profile = False
+    operations = tuple(
+        replace(ops[0], milliseconds=min(op.milliseconds for op in ops))
+        for ops in zip(*(s.operations for s in found), strict=True)
+    )
+    kept = State.new(rt.model, 1).nbytes  # executors differ in whether they count sums over time
+    return counted(rt.model, replace(found[0], operations=operations, state_bytes=kept))
+
+
+def multiply_adds(model: Model, op: Operation) -> int:
+    """Products of one sample at one step if no input is zero; taps outside of the image take no part."""
+    values = model.program.values
+    if isinstance(op, MatMul):
+        left = values[op.inputs[0]]
+        return left.positions * left.channels * values[op.output].channels
+    if not isinstance(op, Project):
+        return 0
+    weight = model.projections[op.name].weight  # [Cout, Cin / groups, *kernel]
+    if op.window is None:
+        return values[op.output].positions * weight.size
+    inside = int((window_taps(op.window) >= 0).sum())
+    return inside * int(weight.shape[0]) * int(weight.shape[1])
+
+
+def counted(model: Model, s: Statistics) -> Statistics:
+    """The statistics with operations counted where the executor did not: additions are the multiply-adds
+    times the density, which is exact but for the borders of an image."""
+    operations = {(op.name, op.kind): op for op in model.program.operations}
+    out = []
+    for told in s.operations:
+        op = operations.get((told.name, told.kind))
+        if op is not None and not told.macs:
+            steps = s.steps if model.program.values[op.output].time else 1
+            macs = multiply_adds(model, op) * s.samples * steps
+            told = replace(told, macs=macs, synops=told.synops or int(macs * (told.density or 0.0)))
+        out.append(told)
+    return replace(s, operations=tuple(out))

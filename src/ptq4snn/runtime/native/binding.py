@@ -1,0 +1,134 @@
+"""The shared library of the kernels, through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import warnings
+from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.runtime.native.build import LIBRARY, is_fresh, source_hash
+
+__all__ = ["COUNTERS", "Engine", "Library", "library"]
+
+Array: TypeAlias = NDArray[Any]
+
+SENTENCE = 512  # bytes of an error
+OFF = "numpy"  # of PTQ4SNN_KERNELS: use no library
+COUNTERS = ("nanoseconds", "nonzero", "inputs", "synops", "macs", "event_calls", "dense_calls")
+
+
+class Request(ctypes.Structure):
+    """csrc/engine.h"""
+
+    _fields_ = [
+        ("x", c_void_p), ("x_steps", c_int64), ("batch", c_int64), ("numbers", c_int64), ("steps", c_int64),
+        ("first_step", c_int64), ("states", c_void_p), ("state_bytes", c_void_p), ("kept", c_void_p),
+        ("kept_numbers", c_void_p), ("threads", c_int64), ("path", c_int64), ("profile", c_int64),
+    ]  # fmt: skip
+
+
+SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "ptq_hash": (c_char_p, []),
+    "ptq_levels": (c_int, [POINTER(c_char), c_int64]),
+    "ptq_create": (c_void_p, [c_void_p, c_int64, c_char_p, POINTER(c_char), c_int64]),
+    "ptq_destroy": (None, [c_void_p]),
+    "ptq_run": (c_int, [c_void_p, POINTER(Request), POINTER(c_char), c_int64]),
+    "ptq_size": (c_int64, [c_void_p, c_int]),
+    "ptq_statistics": (None, [c_void_p, c_void_p, c_int64]),
+    "ptq_peak": (c_double, [c_char_p, c_int, c_int]),
+}
+
+
+class Library:
+    """One loaded library; OSError or AttributeError where it is none of ours."""
+
+    def __init__(self, path: Path) -> None:
+        self.call = ctypes.CDLL(str(path))
+        for name, (result, arguments) in SIGNATURES.items():
+            function = getattr(self.call, name)
+            function.restype, function.argtypes = result, arguments
+        names = ctypes.create_string_buffer(SENTENCE)
+        self.call.ptq_levels(names, SENTENCE)
+        self.levels = tuple(names.value.decode().split(","))  # the best last
+
+    @property
+    def hash(self) -> str:
+        return str(self.call.ptq_hash().decode())
+
+
+@cache
+def library() -> Library | None:
+    """The library of this package; None where it was not built, or from other sources, or is not wanted."""
+    wanted = os.environ.get("PTQ4SNN_KERNELS") != OFF and sys.byteorder == "little"
+    if not wanted or not LIBRARY.is_file():
+        return None
+    again = "build it with python -m ptq4snn.runtime.native.build; NumPy is used until then"
+    try:
+        if not is_fresh(LIBRARY):
+            warnings.warn(f"the native kernels were built from other sources: {again}", stacklevel=2)
+            return None
+        found = Library(LIBRARY)
+    except (OSError, AttributeError) as why:
+        warnings.warn(f"the native kernels cannot be loaded ({why}): {again}", stacklevel=2)
+        return None
+    return found if found.hash == source_hash() else None
+
+
+def _pointers(arrays: list[Array | None]) -> Any:
+    return (c_void_p * max(1, len(arrays)))(*(None if a is None else a.ctypes.data for a in arrays))
+
+
+def _numbers(values: list[int]) -> Any:
+    return (c_int64 * max(1, len(values)))(*values)
+
+
+class Engine:
+    """A plan inside the library: it has copied what it needs."""
+
+    def __init__(self, lib: Library, block: Array, level: str) -> None:
+        self._lib, self._engine = lib, None
+        error = ctypes.create_string_buffer(SENTENCE)
+        made = lib.call.ptq_create(block.ctypes.data, block.nbytes, level.encode(), error, SENTENCE)
+        if not made:
+            raise PTQ4SNNError(f"the native kernels refuse the model: {error.value.decode()}")
+        self._engine = made
+
+    def __del__(self) -> None:
+        if self._engine is not None:
+            self._lib.call.ptq_destroy(self._engine)
+
+    def run(
+        self, x: Array, steps: int, first_step: int, states: list[Array] | None, kept: list[Array | None],
+        threads: int, path: int, profile: bool,
+    ) -> None:  # fmt: skip
+        """`states` and `kept` in the order of the plan; both are written to."""
+        some: list[Array | None] = list(states or [])
+        to, sizes = _pointers(some), _numbers([0 if a is None else a.nbytes for a in some])
+        out, counts = _pointers(kept), _numbers([0 if a is None else a.size for a in kept])
+        request = Request(
+            x.ctypes.data, x.shape[0], x.shape[1], x.shape[2], steps, first_step,
+            None if states is None else ctypes.addressof(to), ctypes.addressof(sizes), ctypes.addressof(out),
+            ctypes.addressof(counts), threads, path, profile,
+        )  # fmt: skip
+        error = ctypes.create_string_buffer(SENTENCE)
+        if self._lib.call.ptq_run(self._engine, byref(request), error, SENTENCE):
+            raise PTQ4SNNError(f"the native kernels refuse the call: {error.value.decode()}")
+
+    def size(self, what: int) -> int:
+        """0 weights and parameters, 1 values and scratch of the last call, 2 packed state of a sample."""
+        return int(self._lib.call.ptq_size(self._engine, what))
+
+    def counters(self, operations: int) -> Array:
+        """[operations, len(COUNTERS)] of the last call."""
+        out = np.zeros((operations, len(COUNTERS)), dtype=np.int64)
+        self._lib.call.ptq_statistics(self._engine, out.ctypes.data, operations)
+        return out

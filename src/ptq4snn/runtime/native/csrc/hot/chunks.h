@@ -1,0 +1,70 @@
+// How the rows of weights are cut: an expanded chunk (taps x 64 input channels x tiles) stays in the first-level cache
+// while all positions pass over it. Taps of a chunk are of one class, so that few accumulators stay idle.
+#pragma once
+
+#include "inverse.h"
+#include "vector.h"
+
+namespace ptq {
+namespace hot {
+namespace PTQ_ISA {
+
+constexpr int kChunkRows = 9;  // rows of 64 bytes for each input channel: 36 KB
+
+struct Chunk {
+  int rank, ranks;  // taps by rank
+  int tile, tiles;
+  int word;
+};
+
+static inline int pieces(int n, int most) { return (n + most - 1) / most; }
+static inline int balanced(int n, int most) { return pieces(n, pieces(n, most)); }
+
+// All chunks of a projection one after another; words are innermost. `halves`: rows of a tap and tile.
+struct Chunks {
+  const int32_t* class_start;
+  int classes, words, tiles, halves;
+  int c, ranks_each, tiles_each;
+  Chunk now;
+
+  Chunks(const int32_t* class_start_, int classes_, int channels, int tiles_, int halves_)
+      : class_start(class_start_), classes(classes_), words(pieces(channels, 64)), tiles(tiles_), halves(halves_),
+        c(0) {
+    now = {0, 0, 0, 0, 0};
+    open_class();
+  }
+
+  bool more() const { return c < classes; }
+
+  void open_class() {
+    const int ranks = class_start[c + 1] - class_start[c];
+    ranks_each = balanced(ranks, max_int(1, kChunkRows / halves));
+    tiles_each = balanced(tiles, max_int(1, kChunkRows / halves / ranks_each));
+    now.rank = class_start[c], now.tile = 0;
+    set_sizes();
+  }
+
+  void set_sizes() {
+    now.ranks = min_int(ranks_each, class_start[c + 1] - now.rank);
+    now.tiles = min_int(tiles_each, tiles - now.tile);
+  }
+
+  void next() {
+    if (++now.word < words) return;
+    now.word = 0;
+    now.tile += now.tiles;
+    if (now.tile == tiles) {
+      now.tile = 0;
+      now.rank += now.ranks;
+      if (now.rank == class_start[c + 1]) {
+        if (++c < classes) open_class();
+        return;
+      }
+    }
+    set_sizes();
+  }
+};
+
+}  // namespace PTQ_ISA
+}  // namespace hot
+}  // namespace ptq

@@ -1,0 +1,110 @@
+// Convolutions in groups. Output channel o reads channels o / (cout / groups) * (cin / groups) + i, i < cin / groups;
+// depthwise is the case of one channel a group. Inputs are laid out once as rows [cin / groups][cout] of what every
+// output channel reads, so that all channels are multiplied side by side.
+#pragma once
+
+#include "dense.h"
+#include "sinks.h"
+
+namespace ptq {
+namespace hot {
+namespace PTQ_ISA {
+
+template <class X>
+struct GroupedSums {
+  const Grouped& g;
+  const Source& source;
+  int first, last, steps, width, each;  // each: cin / groups; width: padded cout
+  X *values, *row, *pad;
+  int16_t* weights;  // [taps][each][64]
+
+  GroupedSums(const Grouped& grouped, const Source& s, int first_, int last_, Arena& arena) : g(grouped), source(s) {
+    first = first_, last = last_, steps = steps_of(s);
+    each = g.layer.cin / g.groups, width = padded(g.layer.cout);
+    values = arena.take<X>((size_t)(last - first) * steps * each * width);
+    row = arena.take<X>((size_t)g.layer.cin + kTile);
+    pad = arena.take<X>((size_t)each * width);
+    weights = arena.take<int16_t>((size_t)g.layer.taps * each * kTile);
+  }
+
+  void copy_inputs() {
+    const int of_group = g.layer.cout / g.groups;
+    std::memset(pad, 0, sizeof(X) * (size_t)each * width);
+    X* out = values;
+    for (int64_t r = (int64_t)first * steps; r < (int64_t)last * steps; ++r) {
+      copy_values(source, r, 0, row);
+      for (int i = 0; i < each; ++i, out += width) {
+        for (int o = g.layer.cout; o < width; ++o) out[o] = 0;
+        if (each == 1 && of_group == 1) {
+          std::memcpy(out, row, sizeof(X) * (size_t)g.layer.cout);
+          continue;
+        }
+        for (int o = 0; o < g.layer.cout; ++o) out[o] = row[o / of_group * each + i];
+      }
+    }
+  }
+
+  void expand(int tile) {
+    const int64_t rows = (int64_t)g.layer.taps * each;
+    const uint8_t* packed = static_cast<const uint8_t*>(g.layer.weights) + tile_bytes(rows, g.layer.bits) * tile;
+    expand_words(packed, g.layer.taps, each, g.layer.bits, weights);
+  }
+
+  void run(int tile, int begin, int end, int32_t* acc) const {
+    const Layer& l = g.layer;
+    for (int p = begin; p < end; ++p)
+      for (int t = 0; t < steps; ++t, acc += kTile) {
+        uint32_t sum[kTile] = {};
+        for (int tap = 0; tap < l.taps; ++tap) {
+          const int from = l.tap_table ? l.tap_table[(int64_t)p * l.taps + tap] : p;
+          if (from < 0) continue;
+          const X* x = values + ((int64_t)(from - first) * steps + t) * each * width + tile * kTile;
+          const int16_t* w = weights + (int64_t)tap * each * kTile;
+          for (int i = 0; i < each; ++i, x += width, w += kTile)
+            for (int c = 0; c < kTile; ++c) sum[c] += (uint32_t)(int32_t)x[c] * (uint32_t)(int32_t)w[c];
+        }
+        std::memcpy(acc, sum, sizeof sum);
+      }
+  }
+};
+
+template <class X>
+static void run_grouped(const Grouped& g, const Source& s, int steps, const RowsOut& out, int begin, int end,
+                        Arena& arena) {
+  int first, last;
+  input_range(g.layer, begin, end, &first, &last);
+  GroupedSums<X> sums(g, s, first, last, arena);
+  int32_t* acc = arena.take<int32_t>((size_t)(end - begin) * sums.steps * kTile);
+  RowsSink sink = {g.layer, steps, out};
+  sums.copy_inputs();
+  for (int tile = 0; tile * kTile < g.layer.cout; ++tile) {
+    sums.expand(tile);
+    sums.run(tile, begin, end, acc);
+    sink.tile(tile * kTile, begin, end, acc, sums.steps);
+  }
+}
+
+static inline bool fits_words(const Source& s) { return s.spikes || s.rows->type != Type::I32; }
+
+static size_t grouped_scratch(const Grouped& g, const Source& s, int, int range) {
+  Arena arena = {nullptr, 0};
+  const int positions = s.spikes ? s.spikes->positions : s.rows->positions;
+  if (fits_words(s)) {
+    GroupedSums<int16_t> sums(g, s, 0, positions, arena);
+  } else {
+    GroupedSums<int32_t> sums(g, s, 0, positions, arena);
+  }
+  arena.take<int32_t>((size_t)range * steps_of(s) * kTile);
+  return arena.used;
+}
+
+static void grouped_rows(const Grouped& g, const Source& s, int steps, const RowsOut& out, int begin, int end,
+                         const Scratch& scratch) {
+  Arena arena = {static_cast<char*>(scratch.data), 0};
+  fits_words(s) ? run_grouped<int16_t>(g, s, steps, out, begin, end, arena)
+                : run_grouped<int32_t>(g, s, steps, out, begin, end, arena);
+}
+
+}  // namespace PTQ_ISA
+}  // namespace hot
+}  // namespace ptq

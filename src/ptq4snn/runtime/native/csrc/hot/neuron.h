@@ -1,0 +1,56 @@
+// The fastest exact way to compute a neuron.
+#pragma once
+
+#include "neuron_float.h"
+
+namespace ptq {
+namespace hot {
+namespace PTQ_ISA {
+
+// How a neuron can be computed.
+enum class Way { Wide, General, Plain, Float };
+
+static inline Way way_of(const Neuron& n, const NeuronOut& out) {
+  if (n.wide) return Way::Wide;
+  int32_t other = 0;
+  int64_t reach = 0, limit = 0;
+  for (int c = 0; c < n.channels; ++c) {
+    other |= n.charge_n[c] | (n.settle_m[c] ^ 1);
+    const int64_t v = max_int(-(n.lo[c] + 1), n.hi[c]) + (int64_t)1;
+    reach = v * n.charge_m[c] > reach ? v * n.charge_m[c] : reach;
+    limit |= v | (n.reset == Reset::Soft ? n.rho[c] : 0);
+  }
+  if (other) return Way::General;
+  const bool exact = n.bound > 0 && n.bound < (1 << 23) && reach < (1 << 23) && limit >= 0 && limit < (1 << 22);
+  return exact && !n.dither && out.spikes && !out.potential ? Way::Float : Way::Plain;
+}
+
+template <class X, bool Hard>
+static void neuron_choose(const NeuronCall& call, const Currents<X>& x, int unit, Way way) {
+  if (way == Way::Float)
+    return call.v ? neuron_float<X, Hard, true>(call, x, unit) : neuron_float<X, Hard, false>(call, x, unit);
+  if (call.n.dither) {
+    way == Way::Plain ? neuron_unit<X, Hard, Form::Plain, true>(call, x, unit)
+                      : neuron_unit<X, Hard, Form::General, true>(call, x, unit);
+  } else {
+    way == Way::Plain ? neuron_unit<X, Hard, Form::Plain, false>(call, x, unit)
+                      : neuron_unit<X, Hard, Form::General, false>(call, x, unit);
+  }
+}
+
+// Neurons of one tile.
+template <class X>
+static void neuron_tile(const NeuronCall& call, const Currents<X>& x, Way way) {
+  for (int unit = 0; unit < kTile; unit += kUnit) {
+    if (way == Way::Wide)
+      neuron_wide(call, x, unit);
+    else if (call.n.reset == Reset::Hard)
+      neuron_choose<X, true>(call, x, unit, way);
+    else
+      neuron_choose<X, false>(call, x, unit, way);
+  }
+}
+
+}  // namespace PTQ_ISA
+}  // namespace hot
+}  // namespace ptq

@@ -1,0 +1,125 @@
+// Neurons in int32, or in int64 where products may leave it.
+#pragma once
+
+#include "neuron_call.h"
+
+namespace ptq {
+namespace hot {
+namespace PTQ_ISA {
+
+// Products in int64, one channel after another.
+template <class X>
+static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) {
+  const Neuron& n = call.n;
+  const int c0 = call.channel + unit;
+  const BitsOut spikes(call, unit);
+  for (int p = call.begin; p < call.end; ++p) {
+    int32_t* v = call.v ? call.v + (int64_t)(p - call.begin) * call.v_stride + unit : nullptr;
+    int64_t s[kUnit];
+    for (int i = 0; i < kUnit; ++i) s[i] = v ? v[i] : 0;
+    for (int t = 0; t < call.steps; ++t) {
+      const X* row = x.at(p - call.begin, t) + unit;
+      const uint32_t phase = phase_of(call.first_step + t);
+      uint32_t bits = 0;
+      int32_t potential[kUnit] = {};
+      for (int i = 0; i < min_int(kUnit, call.valid() - unit); ++i) {
+        const int c = c0 + i;
+        const int64_t current = (int64_t)row[i] * ((int64_t)1 << x.shift) + x.bias_at(p)[unit + i];
+        int64_t a = current * n.gain + rshift_even(s[i] * n.charge_m[c], n.charge_n[c]);
+        potential[i] = (int32_t)a;
+        if (a >= n.theta[c]) {
+          bits |= 1u << i;
+          a = n.reset == Reset::Hard ? 0 : n.reset == Reset::Soft ? a - n.rho[c] : a;
+        }
+        a *= n.settle_m[c];
+        const int shift = n.settle_n[c];
+        const uint32_t d = (40503u * element_of(n, p, c) + phase) & 0xffff;
+        a = n.dither ? (a + (int64_t)(d >> (16 - min_int(shift, 16)))) >> shift : rshift_even(a, shift);
+        s[i] = a < n.lo[c] ? n.lo[c] : a > n.hi[c] ? n.hi[c] : a;
+      }
+      if (call.out.spikes) spikes.put(bits, ((int64_t)(p - call.begin) * call.steps + t) * spikes.row);
+      if (call.out.potential) put_potential(call, p, t, unit, potential);
+    }
+    for (int i = 0; v && i < kUnit; ++i) v[i] = (int32_t)s[i];
+  }
+}
+
+// Half-to-even shift by n: (a + half + (bit n of a, where n > 0)) >> n.
+struct Shift {
+  i32v n, half, odd;
+
+  void set(const int32_t* p) {
+    n = load<i32v>(p);
+    odd = (n > 0) & 1;
+    half = (((i32v{} + 1) << n) >> 1) - odd;
+    half &= -odd;
+  }
+
+  i32v operator()(i32v a) const { return (i32v)((u32v)a + (u32v)half + (u32v)((a >> n) & odd)) >> n; }
+};
+
+static inline i32v multiply(i32v a, i32v b) { return (i32v)((u32v)a * (u32v)b); }
+static inline i32v add(i32v a, i32v b) { return (i32v)((u32v)a + (u32v)b); }
+static inline i32v minus(i32v a, i32v b) { return (i32v)((u32v)a - (u32v)b); }
+
+// Which products are needed. Plain: charge_n == 0 and settle_m == 1 for all channels.
+enum class Form { Plain, General };
+
+template <class X, bool Hard, Form form, bool dither>
+static void neuron_unit(const NeuronCall& call, const Currents<X>& x, int unit) {
+  const Neuron& n = call.n;
+  constexpr int K = kUnitVectors;
+  i32v theta[K], rho[K], charge_m[K], settle_m[K], lo[K], hi[K];
+  Shift charge[K], settle[K];
+  for (int k = 0; k < K; ++k) {
+    const int c = call.channel + unit + k * kLanes;
+    theta[k] = load<i32v>(n.theta + c);
+    rho[k] = n.reset == Reset::Soft ? load<i32v>(n.rho + c) : i32v{};
+    charge_m[k] = load<i32v>(n.charge_m + c), settle_m[k] = load<i32v>(n.settle_m + c);
+    charge[k].set(n.charge_n + c), settle[k].set(n.settle_n + c);
+    lo[k] = load<i32v>(n.lo + c), hi[k] = load<i32v>(n.hi + c);
+  }
+  const BitsOut spikes(call, unit);
+  for (int p = call.begin; p < call.end; ++p) {
+    int32_t* state = call.v ? call.v + (int64_t)(p - call.begin) * call.v_stride + unit : nullptr;
+    i32v v[K], bias[K];
+    u32v element[K] = {};
+    for (int k = 0; k < K; ++k) {
+      v[k] = state ? load<i32v>(state + k * kLanes) : i32v{};
+      bias[k] = load<i32v>(x.bias_at(p) + unit + k * kLanes);
+      for (int i = 0; dither && i < kLanes; ++i) {
+        const int c = call.channel + unit + k * kLanes + i;
+        if (c < n.channels) element[k][i] = element_of(n, p, c) * 40503u;
+      }
+    }
+    for (int t = 0; t < call.steps; ++t) {
+      const X* row = x.at(p - call.begin, t) + unit;
+      uint32_t bits = 0;
+      i32v a[K];
+      for (int k = 0; k < K; ++k) {
+        a[k] = add((i32v)((u32v)load_lanes(row + k * kLanes) << x.shift), bias[k]);
+        if (n.gain != 1) a[k] = multiply(a[k], same(n.gain));
+        const i32v product = multiply(v[k], charge_m[k]);
+        a[k] = add(a[k], form == Form::Plain ? product : charge[k](product));
+        const Mask fires = at_least(a[k], theta[k]);
+        bits |= lane_bits(fires) << (k * kLanes);
+        i32v rest = Hard ? where(negated(fires), a[k]) : minus(a[k], where(fires, rho[k]));
+        if (form == Form::General) rest = multiply(rest, settle_m[k]);
+        if (dither) {
+          const u32v d = ((element[k] + phase_of(call.first_step + t)) & 0xffff) >> (u32v)(16 - settle[k].n);
+          rest = add(rest, (i32v)d) >> settle[k].n;
+        } else {
+          rest = settle[k](rest);
+        }
+        v[k] = smaller(larger(rest, lo[k]), hi[k]);
+      }
+      if (call.out.spikes) spikes.put(bits, ((int64_t)(p - call.begin) * call.steps + t) * spikes.row);
+      if (call.out.potential) put_potential(call, p, t, unit, reinterpret_cast<const int32_t*>(a));
+    }
+    for (int k = 0; state && k < K; ++k) store(state + k * kLanes, v[k]);
+  }
+}
+
+}  // namespace PTQ_ISA
+}  // namespace hot
+}  // namespace ptq

@@ -1,0 +1,85 @@
+// What happens to the sums of a tile: neurons, or rows of numbers.
+#pragma once
+
+#include "neuron.h"
+#include "values.h"
+
+namespace ptq {
+namespace hot {
+namespace PTQ_ISA {
+
+static inline const int32_t* no_bias() {
+  alignas(64) static const int32_t kZeros[kTile] = {};
+  return kZeros;
+}
+
+template <class X>
+static Currents<X> currents_of(const Layer& l, const X* sums, int source_steps, int channel) {
+  Currents<X> x;
+  x.rows = sums, x.position = (int64_t)source_steps * kTile, x.step = source_steps > 1 ? kTile : 0;
+  x.shift = l.shift;
+  x.bias = l.bias ? l.bias + channel : no_bias();
+  x.bias_row = l.bias ? l.bias_row : nullptr;
+  x.bias_stride = padded(l.cout);
+  return x;
+}
+
+struct NeuronSink {
+  const Layer& l;
+  const Neuron& n;
+  int steps, first_step;
+  NeuronOut out;
+  States states;
+  Way way;
+
+  NeuronSink(const Layer& layer, const Neuron& neuron, int steps_, int first, const NeuronOut& o, const State* state,
+             int positions, Arena& arena)
+      : l(layer), n(neuron), steps(steps_), first_step(first), out(o),
+        states(state, layer.cout, positions, arena), way(way_of(neuron, o)) {}
+
+  void open(int begin, int end) { states.open(begin, end); }
+  void close(int begin, int end) { states.close(begin, end); }
+
+  template <class X>
+  void tile(int channel, int begin, int end, const X* sums, int source_steps) {
+    int32_t* v = states.v ? states.v + channel : nullptr;
+    const NeuronCall call = {n, steps, first_step, out, begin, end, channel, v, states.stride};
+    neuron_tile(call, currents_of(l, sums, source_steps, channel), way);
+  }
+};
+
+static inline int32_t rescaled(const Layer& l, int c, int32_t y) {
+  const int64_t r = rshift_even((int64_t)y * l.rescale_m[c], l.rescale_n[c]);
+  return r < l.lo ? l.lo : r > l.hi ? l.hi : (int32_t)r;
+}
+
+struct RowsSink {
+  const Layer& l;
+  int steps;
+  RowsOut out;
+
+  void open(int, int) {}
+  void close(int, int) {}
+
+  template <class X>
+  void tile(int channel, int begin, int end, const X* sums, int source_steps) {
+    const Currents<X> x = currents_of(l, sums, source_steps, channel);
+    const int n = min_int(kTile, l.cout - channel);
+    char* data = static_cast<char*>(out.data);
+    for (int p = begin; p < end; ++p)
+      for (int t = 0; t < steps; ++t) {
+        const X* row = x.at(p - begin, t);
+        const int32_t* bias = x.bias_at(p);
+        int32_t y[kTile];
+        for (int c = 0; c < kTile; ++c) y[c] = (int32_t)(((uint32_t)(int32_t)row[c] << x.shift) + (uint32_t)bias[c]);
+        if (l.rescale_m)
+          for (int c = 0; c < n; ++c) y[c] = rescaled(l, channel + c, y[c]);
+        const int64_t at = ((int64_t)p * steps + t) * out.channels + channel;
+        write_values(y, n, out.type, data + at * size_of(out.type));
+      }
+  }
+};
+
+}  // namespace PTQ_ISA
+}  // namespace hot
+}  // namespace ptq

@@ -1,0 +1,76 @@
+// Inputs of any form as plain rows of one type.
+#pragma once
+
+#include "vector.h"
+
+namespace ptq {
+namespace hot {
+namespace PTQ_ISA {
+
+static inline int size_of(Type t) { return t == Type::I16 ? 2 : t == Type::I32 ? 4 : 1; }
+static inline int steps_of(const Source& s) { return s.spikes ? s.spikes->steps : s.rows->steps; }
+
+// The values of 64 channels from their words, `stride` words apart for each plane.
+static inline void decode_words(const uint64_t* words, int planes, int stride, uint8_t* out) {
+#if defined(PTQ_AVX512)
+  __m512i x = _mm512_maskz_set1_epi8(words[0], 1);
+  for (int q = 1; q < planes; ++q)
+    x = _mm512_mask_or_epi32(x, 0xffff, x, _mm512_maskz_set1_epi8(words[(int64_t)q * stride], (char)(1 << q)));
+  _mm512_storeu_si512(out, x);
+#else
+  for (int byte = 0; byte < 8; ++byte) {  // bits of a byte to the lowest bits of eight bytes
+    uint64_t x = 0;
+    for (int q = 0; q < planes; ++q) {
+      const uint64_t b = (words[(int64_t)q * stride] >> (8 * byte)) & 255;
+      const uint64_t low = ((b & 127) * 0x0002040810204081ull) & 0x0101010101010101ull;
+      x |= (low | (b >> 7) << 56) << q;
+    }
+    std::memcpy(out + 8 * byte, &x, 8);
+  }
+#endif
+}
+
+template <class X>
+static inline void copy_spikes(const Spikes& s, int64_t row, X* out) {
+  const uint64_t* words = s.data + row * s.planes * s.words;
+  for (int w = 0; w < s.words; ++w) {
+    uint8_t bytes[64];
+    decode_words(words + w, s.planes, s.words, bytes);
+    const int n = min_int(64, s.channels - w * 64);
+    for (int c = 0; c < n; ++c) out[w * 64 + c] = (X)bytes[c];
+  }
+}
+
+template <class X, class S>
+static inline void convert(const S* in, int n, int offset, X* out) {
+  for (int c = 0; c < n; ++c) out[c] = (X)((int)in[c] + offset);
+}
+
+// Values of row `row` = position * steps + step, each plus `offset`.
+template <class X>
+static inline void copy_values(const Source& s, int64_t row, int offset, X* out) {
+  if (s.spikes) return copy_spikes(*s.spikes, row, out);
+  const Rows& r = *s.rows;
+  const char* data = static_cast<const char*>(r.data) + row * r.channels * size_of(r.type);
+  switch (r.type) {
+    case Type::U8: return convert(reinterpret_cast<const uint8_t*>(data), r.channels, offset, out);
+    case Type::S8: return convert(reinterpret_cast<const uint8_t*>(data), r.channels, offset - 128, out);
+    case Type::I8: return convert(reinterpret_cast<const int8_t*>(data), r.channels, offset, out);
+    case Type::I16: return convert(reinterpret_cast<const int16_t*>(data), r.channels, offset, out);
+    case Type::I32: return convert(reinterpret_cast<const int32_t*>(data), r.channels, offset, out);
+  }
+}
+
+static inline void write_values(const int32_t* in, int n, Type type, void* out) {
+  switch (type) {
+    case Type::U8: return convert(in, n, 0, static_cast<uint8_t*>(out));
+    case Type::S8: return convert(in, n, 128, static_cast<uint8_t*>(out));
+    case Type::I8: return convert(in, n, 0, static_cast<int8_t*>(out));
+    case Type::I16: return convert(in, n, 0, static_cast<int16_t*>(out));
+    case Type::I32: return convert(in, n, 0, static_cast<int32_t*>(out));
+  }
+}
+
+}  // namespace PTQ_ISA
+}  // namespace hot
+}  // namespace ptq

@@ -1,0 +1,113 @@
+// Spikes as words of 64 channels: sums, logic, largest values.
+#pragma once
+
+#include "ranges.h"
+#include "values.h"
+
+namespace ptq {
+namespace hot {
+namespace PTQ_ISA {
+
+// Word 0 of plane 0 at (p, t); one position or one step serves all.
+static inline const uint64_t* words_at(const Spikes& s, int p, int t) {
+  const int64_t row = (int64_t)(s.positions > 1 ? p : 0) * s.steps + (s.steps > 1 ? t : 0);
+  return s.data + row * s.planes * s.words;
+}
+
+static void add_spikes(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end) {
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < steps; ++t) {
+      const uint64_t *x = words_at(a, p, t), *y = words_at(b, p, t);
+      uint64_t* o = out + ((int64_t)p * steps + t) * planes * a.words;
+      for (int w = 0; w < a.words; ++w) {
+        uint64_t carry = 0;
+        for (int q = 0; q < planes; ++q) {
+          const uint64_t i = q < a.planes ? x[q * a.words + w] : 0, j = q < b.planes ? y[q * a.words + w] : 0;
+          o[q * a.words + w] = i ^ j ^ carry;
+          carry = (i & j) | (carry & (i ^ j));
+        }
+      }
+    }
+}
+
+static void logic_spikes(Logic how, const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end) {
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < steps; ++t) {
+      const uint64_t *x = words_at(a, p, t), *y = words_at(b, p, t);
+      uint64_t* o = out + ((int64_t)p * steps + t) * a.words;
+      for (int w = 0; w < a.words; ++w)
+        o[w] = how == Logic::And      ? x[w] & y[w]
+               : how == Logic::Or     ? x[w] | y[w]
+               : how == Logic::AndNot ? x[w] & ~y[w]
+                                      : x[w] ^ y[w];
+    }
+}
+
+// o = max(o, x), channel by channel: x wins where the highest plane in which they differ is set in x.
+static inline void take_larger(uint64_t* o, const uint64_t* x, int planes, int stride) {
+  uint64_t wins = 0, decided = 0;
+  for (int q = planes - 1; q >= 0; --q) {
+    const uint64_t differ = (o[q * stride] ^ x[q * stride]) & ~decided;
+    wins |= differ & x[q * stride];
+    decided |= differ;
+  }
+  for (int q = 0; q < planes; ++q) o[q * stride] = (o[q * stride] & ~wins) | (x[q * stride] & wins);
+}
+
+static void max_pool(const Spikes& in, const int32_t* table, int taps, uint64_t* out, int begin, int end) {
+  const int64_t row = (int64_t)in.planes * in.words;
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < in.steps; ++t) {
+      uint64_t* o = out + ((int64_t)p * in.steps + t) * row;
+      std::memset(o, 0, (size_t)row * 8);
+      for (int k = 0; k < taps; ++k) {
+        const int from = table[(int64_t)p * taps + k];
+        if (from < 0) continue;
+        const uint64_t* x = in.data + ((int64_t)from * in.steps + t) * row;
+        for (int w = 0; w < in.words; ++w) take_larger(o + w, x + w, in.planes, in.words);
+      }
+    }
+}
+
+static void spikes_to_rows(const Spikes& in, const RowsOut& out, int begin, int end) {
+  char* data = static_cast<char*>(out.data);
+  for (int64_t row = (int64_t)begin * in.steps; row < (int64_t)end * in.steps; ++row)
+    for (int w = 0; w < in.words; ++w) {
+      uint8_t bytes[64];
+      int32_t values[64];
+      decode_words(in.data + row * in.planes * in.words + w, in.planes, in.words, bytes);
+      for (int c = 0; c < 64; ++c) values[c] = bytes[c];
+      const int64_t at = row * in.channels + w * 64;
+      write_values(values, min_int(64, in.channels - w * 64), out.type, data + at * size_of(out.type));
+    }
+}
+
+// Bit q of 64 bytes.
+static inline uint64_t plane_of(const uint8_t* bytes, int q) {
+  uint64_t word = 0;
+  for (int g = 0; g < 8; ++g) {  // the lowest bits of eight bytes meet in the highest byte
+    uint64_t eight;
+    std::memcpy(&eight, bytes + 8 * g, 8);
+    word |= ((((eight >> q) & 0x0101010101010101ull) * 0x0102040810204080ull) >> 56) << (8 * g);
+  }
+  return word;
+}
+
+static void rows_to_spikes(const Rows& in, int planes, uint64_t* out, int begin, int end) {
+  const int words = (in.channels + 63) / 64;
+  const char* data = static_cast<const char*>(in.data);
+  for (int64_t row = (int64_t)begin * in.steps; row < (int64_t)end * in.steps; ++row)
+    for (int w = 0; w < words; ++w) {
+      const int n = min_int(64, in.channels - w * 64);
+      const Rows some = {data + (row * in.channels + w * 64) * size_of(in.type), in.type, 1, 1, n};
+      uint8_t bytes[64] = {};
+      copy_values(Source{nullptr, &some}, 0, 0, bytes);
+      for (int q = 0; q < planes; ++q) out[(row * planes + q) * words + w] = plane_of(bytes, q);
+    }
+}
+
+static int64_t sum_spikes(const Spikes& in) { return count_events(in, 0, in.positions); }
+
+}  // namespace PTQ_ISA
+}  // namespace hot
+}  // namespace ptq

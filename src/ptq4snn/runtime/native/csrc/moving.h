@@ -1,0 +1,199 @@
+// Operations that look at other positions or elements: quantize, pool, gather, matmul; copies out.
+#pragma once
+#include "pointwise.h"
+
+namespace ptq {
+namespace PTQ_ISA {
+
+// p = clip(rint(x * inverse + zero), 0, 255). Clipped first, so that adding 1.5 * 2^52 rounds halves to even.
+static inline uint8_t to_grid(float x, double inverse, double zero) {
+  double y = (double)x * inverse + zero;
+  y = y > 0.0 ? y : 0.0;  // NaN becomes 0
+  y = y < 255.0 ? y : 255.0;
+  const double magic = 6755399441055744.0;
+  return (uint8_t)(int32_t)((y + magic) - magic);
+}
+
+static void quantize(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  const int n = call.out.channels;
+  int32_t* row = reinterpret_cast<int32_t*>(call.scratch);
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < call.out.steps; ++t) {
+      const float* x = call.x + t * call.x_stride;
+      const int32_t* index = op.index + (int64_t)p * n;
+      for (int c = 0; c < n; ++c) {
+        const int g = op.per_channel ? c : 0;
+        row[c] = to_grid(index[c] < 0 ? 0.0f : x[index[c]], op.inverse[g], op.zeros[g]);
+      }
+      encode(call.out, p, t, row);
+    }
+}
+
+// Whole rows of the same format, moved.
+static void move_rows(const Call& call, int begin, int end) {
+  const int64_t bytes = call.out.row * call.out.steps;
+  for (int p = begin; p < end; ++p) {
+    const int from = call.op->project.table[p];
+    uint8_t* out = row_of_mutable(call.out, p, 0);
+    if (from >= 0)
+      std::memcpy(out, row_of(call.in[0], from, 0), (size_t)bytes);
+    else
+      std::memset(out, 0, (size_t)bytes);
+  }
+}
+
+// Sum or maximum [n] of the rows under the taps of position p.
+template <class T>
+static void pool_row(const Call& call, int p, int t, T* out, T* row) {
+  const Op& op = *call.op;
+  const int n = call.out.channels, taps = op.project.taps;
+  const int32_t* table = op.project.table + (int64_t)p * taps;
+  bool empty = op.how == kMax;
+  for (int c = 0; c < n; ++c) out[c] = 0;
+  for (int k = 0; k < taps; ++k) {
+    if (table[k] < 0) {
+      if (op.how == kSum || !op.pads_zero) continue;
+      for (int c = 0; c < n; ++c) row[c] = 0;
+    } else {
+      decode(call.in[0], table[k], t, row);
+    }
+    if (op.how == kSum) {
+      const T by = op.pool_weights ? (T)op.pool_weights[(int64_t)p * taps + k] : (T)1;
+      for (int c = 0; c < n; ++c) out[c] += by * row[c];
+    } else {
+      for (int c = 0; c < n; ++c) out[c] = empty || row[c] > out[c] ? row[c] : out[c];
+      empty = false;
+    }
+  }
+}
+
+// The maximum of rows of one element type; S8 keeps the order of its values.
+template <class S>
+static void max_rows(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  const int n = call.out.channels, taps = op.project.taps;
+  for (int p = begin; p < end; ++p) {
+    const int32_t* table = op.project.table + (int64_t)p * taps;
+    for (int t = 0; t < call.out.steps; ++t) {
+      S* out = reinterpret_cast<S*>(row_of_mutable(call.out, p, t));
+      bool empty = true;
+      for (int k = 0; k < taps; ++k) {
+        if (table[k] < 0) continue;
+        const S* in = reinterpret_cast<const S*>(row_of(call.in[0], table[k], t));
+        for (int c = 0; c < n; ++c) out[c] = empty || in[c] > out[c] ? in[c] : out[c];
+        empty = false;
+      }
+      if (empty) std::memset(out, 0, (size_t)call.out.row);
+    }
+  }
+}
+
+static bool takes_max_of_rows(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  if (op.how != kMax || op.pads_zero || call.in[0].format != call.out.format) return false;
+  switch (call.out.format) {
+    case kU8:
+    case kS8: max_rows<uint8_t>(call, begin, end); return true;
+    case kI16: max_rows<int16_t>(call, begin, end); return true;
+    case kI32: max_rows<int32_t>(call, begin, end); return true;
+    default: return false;
+  }
+}
+
+template <class T>
+static void pool(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  const View& in = call.in[0];
+  const bool same = in.format == call.out.format && in.steps == call.out.steps;
+  if (op.project.taps == 1 && same && !op.pool_weights && in.format != kS8) return move_rows(call, begin, end);
+  if (takes_max_of_rows(call, begin, end)) return;
+  Piece piece{call.scratch};
+  T *sum = piece.take<T>(call.out.channels), *row = piece.take<T>(call.out.channels);
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < call.out.steps; ++t) {
+      pool_row(call, p, t, sum, row);
+      encode(call.out, p, t, sum);
+    }
+}
+
+// All inputs of a gather at step t, end to end.
+template <class T>
+static void lay_out(const Call& call, int t, T* out) {
+  for (int i = 0; i < call.op->inputs; ++i) {
+    const View& v = call.in[i];
+    for (int p = 0; p < v.positions; ++p, out += v.channels) decode(v, p, t, out);
+  }
+}
+
+template <class T>
+static void gather(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  const int n = call.out.channels, width = op.width;
+  int64_t elements = 0;
+  for (int i = 0; i < op.inputs; ++i) elements += (int64_t)call.in[i].positions * call.in[i].channels;
+  Piece piece{call.scratch};
+  T *row = piece.take<T>(n), *flat = piece.take<T>(elements + 1) + 1;
+  flat[-1] = 0;  // what -1 stands for
+  for (int t = 0; t < call.out.steps; ++t) {
+    lay_out(call, t, flat);
+    for (int p = begin; p < end; ++p) {
+      const int32_t* index = op.index + (int64_t)p * n * width;
+      for (int c = 0; c < n; ++c) {
+        T out = flat[index[(int64_t)c * width]];
+        for (int k = 1; k < width; ++k) {
+          const T x = flat[index[(int64_t)c * width + k]];
+          out = op.how == kSum ? out + x : x > out ? x : out;
+        }
+        row[c] = out;
+      }
+      encode(call.out, p, t, row);
+    }
+  }
+}
+
+// Rows of one group: every nonzero a[i] adds a row of b.
+template <class T>
+static void matmul_rows(const Call& call, int t, int begin, int end, const T* b, T* a, T* sum) {
+  const int inner = call.in[0].channels, columns = call.out.channels;
+  for (int p = begin; p < end; ++p) {
+    decode(call.in[0], p, t, a);
+    for (int c = 0; c < columns; ++c) sum[c] = 0;
+    for (int i = 0; i < inner; ++i) {
+      if (a[i] == 0) continue;
+      const T by = a[i];
+      const T* row = b + (int64_t)i * columns;
+      for (int c = 0; c < columns; ++c) sum[c] += by * row[c];
+    }
+    encode(call.out, p, t, sum);
+  }
+}
+
+template <class T>
+static void matmul(const Call& call, int begin, int end) {
+  const View& right = call.in[1];
+  const int inner = call.in[0].channels, columns = call.out.channels;
+  const int rows = call.out.positions / call.op->groups;
+  Piece piece{call.scratch};
+  T *a = piece.take<T>(inner), *sum = piece.take<T>(columns), *b = piece.take<T>((int64_t)inner * columns);
+  for (int first = begin; first < end;) {
+    const int group = first / rows;
+    const int last = (group + 1) * rows < end ? (group + 1) * rows : end;
+    for (int t = 0; t < call.out.steps; ++t) {
+      for (int i = 0; i < inner; ++i) decode(right, group * inner + i, t, b + (int64_t)i * columns);
+      matmul_rows(call, t, first, last, b, a, sum);
+    }
+    first = last;
+  }
+}
+
+static void keep(const Call& call, int begin, int end) {
+  if (call.kept == nullptr) return;
+  const View& in = call.in[0];
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < in.steps; ++t)
+      decode(in, p, t, call.kept + t * call.kept_stride + (int64_t)p * in.channels);
+}
+
+}  // namespace PTQ_ISA
+}  // namespace ptq

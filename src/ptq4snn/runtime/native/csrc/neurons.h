@@ -1,0 +1,142 @@
+// Neurons that the hot kernels do not take, in int64; packed rows of state; sums over time.
+#pragma once
+#include "pointwise.h"
+
+namespace ptq {
+namespace PTQ_ISA {
+
+// Fields of a packed row to out[order], zero points added.
+static void unpack_state(const Fields& f, const uint8_t* row, int64_t* out) {
+  int64_t bit = 0;
+  int field = 0;
+  for (int group = 0; group < kWidthCount; ++group)
+    for (int i = 0; i < f.widths[group]; ++i, ++field) {
+      const int width = kWidths[group];
+      uint64_t raw = 0;
+      for (int b = 0; b < width; ++b, ++bit) raw |= (uint64_t)((row[bit >> 3] >> (bit & 7)) & 1) << b;
+      const int64_t sign = (int64_t)1 << (width - 1);
+      const int at = f.order ? f.order[field] : field;
+      out[at] = (((int64_t)raw ^ sign) - sign) + (f.zero ? f.zero[at] : 0);
+    }
+}
+
+static void pack_state(const Fields& f, const int64_t* in, uint8_t* row) {
+  std::memset(row, 0, (size_t)f.bytes);
+  int64_t bit = 0;
+  int field = 0;
+  for (int group = 0; group < kWidthCount; ++group)
+    for (int i = 0; i < f.widths[group]; ++i, ++field) {
+      const int at = f.order ? f.order[field] : field;
+      const uint64_t raw = (uint64_t)(in[at] - (f.zero ? f.zero[at] : 0));
+      for (int b = 0; b < kWidths[group]; ++b, ++bit)
+        row[bit >> 3] = (uint8_t)(row[bit >> 3] | ((raw >> b) & 1) << (bit & 7));
+    }
+}
+
+// A sample's state packed as one row, to and from a value [positions][channels].
+static void load_state(const Call& call) {
+  const int64_t n = (int64_t)call.out.positions * call.out.channels;
+  int64_t* flat = reinterpret_cast<int64_t*>(call.scratch);
+  if (call.state != nullptr)
+    unpack_state(call.op->fields, call.state, flat);
+  else
+    std::memset(flat, 0, (size_t)n * 8);
+  for (int p = 0; p < call.out.positions; ++p) encode(call.out, p, 0, flat + (int64_t)p * call.out.channels);
+}
+
+static void store_state(const Call& call) {
+  if (call.state == nullptr) return;
+  const View& in = call.in[0];
+  int64_t* flat = reinterpret_cast<int64_t*>(call.scratch);
+  for (int p = 0; p < in.positions; ++p) decode(in, p, 0, flat + (int64_t)p * in.channels);
+  pack_state(call.op->fields, flat, call.state);
+}
+
+static inline int64_t bit_reverse4(int64_t t) {
+  return ((t & 1) << 3) | ((t & 2) << 1) | ((t & 4) >> 1) | ((t & 8) >> 3);
+}
+
+// (a m + d) >> n with d of the element's phase at step t; n <= 16.
+static inline int64_t rshift_dither(int64_t a, int n, int64_t element, int64_t t) {
+  const int64_t phase = (40503 * element + (bit_reverse4(t) << 12) + 2048) & 65535;
+  return (a + (phase >> (16 - n))) >> n;
+}
+
+// x in units, corrected where it is a sum over other steps than at calibration.
+static void incoming(const Call& call, int p, int t, int64_t* x) {
+  const Op& op = *call.op;
+  const int n = call.out.channels;
+  decode(call.in[0], p, t, x);
+  for (int c = 0; c < n; ++c) x[c] *= op.neuron.gain;
+  const int64_t total = call.first_step + call.steps;
+  if (op.steps == 0 || op.steps == total) return;
+  const double by = (double)op.steps / (double)total;
+  for (int c = 0; c < n; ++c) x[c] = nearest((double)x[c] * by);
+}
+
+// One step of the row of position p: x becomes A, v is updated, s are the spikes.
+static void neuron_step(const Call& call, int p, int64_t t, int64_t* x, int64_t* v, int64_t* s) {
+  const Neurons& k = call.op->neuron;
+  const int n = call.out.channels;
+  for (int c = 0; c < n; ++c) {
+    const int64_t e = (int64_t)p * n + c;
+    const int ch = k.channel ? k.channel[e] : c;
+    const int64_t a = x[c] + rshift_even(v[c] * k.wide_numbers[kChargeM][ch], (int)k.wide_numbers[kChargeN][ch]);
+    s[c] = a >= k.wide_numbers[kTheta][ch];
+    int64_t rest = a;
+    if (s[c]) rest = k.reset == 0 ? 0 : k.reset == 1 ? a - k.wide_numbers[kRho][ch] : a;
+    rest *= k.wide_numbers[kSettleM][ch];
+    const int shift = (int)k.wide_numbers[kSettleN][ch];
+    const int64_t number = k.element ? k.element[e] : e;
+    rest = k.dither ? rshift_dither(rest, shift, number, t) : rshift_even(rest, shift);
+    const int64_t lo = k.wide_numbers[kLo][ch], hi = k.wide_numbers[kHi][ch];
+    v[c] = rest < lo ? lo : rest > hi ? hi : rest;
+    x[c] = a;
+  }
+}
+
+// The state of a position: packed, or an input [positions][channels] that was loaded before.
+static void neuron_any(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  const int n = call.out.channels;
+  const bool loaded = op.inputs == 2;
+  Piece piece{call.scratch};
+  int64_t *x = piece.take<int64_t>(n), *v = piece.take<int64_t>(n), *s = piece.take<int64_t>(n);
+  uint8_t* state = op.state < 0 ? nullptr : call.state;
+  for (int p = begin; p < end; ++p) {
+    for (int c = 0; c < n; ++c) v[c] = 0;
+    uint8_t* row = state == nullptr ? nullptr : state + p * op.fields.bytes;
+    if (row != nullptr) unpack_state(op.fields, row, v);
+    if (loaded) decode(call.in[1], p, 0, v);
+    for (int t = 0; t < call.out.steps; ++t) {
+      incoming(call, p, t, x);
+      neuron_step(call, p, op.neuron.once ? t : call.first_step + t, x, v, s);
+      encode(call.out, p, t, s);
+      if (op.second >= 0) encode(call.second, p, t, x);
+    }
+    if (row != nullptr) pack_state(op.fields, v, row);
+    if (loaded) encode(call.in[1], p, 0, v);
+  }
+}
+
+// Sums over all steps; the state of a position is its sums so far.
+static void time_sum(const Call& call, int begin, int end) {
+  const View& in = call.in[0];
+  const int n = call.out.channels;
+  Piece piece{call.scratch};
+  int64_t *sum = piece.take<int64_t>(n), *row = piece.take<int64_t>(n);
+  for (int p = begin; p < end; ++p) {
+    uint8_t* state = call.state == nullptr ? nullptr : call.state + (int64_t)p * n * 8;
+    std::memset(sum, 0, (size_t)n * 8);
+    if (state != nullptr) std::memcpy(sum, state, (size_t)n * 8);
+    for (int t = 0; t < call.steps; ++t) {
+      decode(in, p, t, row);
+      for (int c = 0; c < n; ++c) sum[c] += row[c];
+    }
+    if (state != nullptr) std::memcpy(state, sum, (size_t)n * 8);
+    encode(call.out, p, 0, sum);
+  }
+}
+
+}  // namespace PTQ_ISA
+}  // namespace ptq

@@ -1,0 +1,183 @@
+// Every operation of a plan, for one instruction set level (PTQ_ISA). No templates of std here: the linker would
+// share their code between the levels.
+#include "adapt.h"
+#include "moving.h"
+#include "neurons.h"
+#include "peak.h"
+#include "projections.h"
+
+namespace ptq {
+namespace PTQ_ISA {
+
+static hot::Scratch scratch_of(const Call& call) { return {call.scratch, (size_t)call.scratch_bytes}; }
+
+static void project(const hot::Kernels& k, const Call& call, int begin, int end) {
+  const hot::Grouped g = grouped_of(call);
+  const Input in(call.in[0]);
+  const hot::RowsOut out = rows_out(call.out);
+  if (g.groups == 1)
+    k.project_rows(g.layer, in.source, call.out.steps, out, begin, end, scratch_of(call));
+  else
+    k.grouped_rows(g, in.source, call.out.steps, out, begin, end, scratch_of(call));
+}
+
+static void project_neuron(const hot::Kernels& k, const Call& call, int begin, int end) {
+  const Input in(call.in[0]);
+  const Packed state(call);
+  k.project_neuron(grouped_of(call).layer, neuron_of(*call.op), in.source, call.out.steps, (int)(call.first_step & 15),
+                   neuron_out(call), state.get(), begin, end, scratch_of(call));
+}
+
+static void neuron(const hot::Kernels& k, const Call& call, int begin, int end) {
+  const Packed state(call);
+  const int first = call.op->neuron.once ? 0 : (int)(call.first_step & 15);
+  k.neuron_rows(neuron_of(*call.op), rows_in(call.in[0]), call.out.steps, first, neuron_out(call), state.get(), begin,
+                end, scratch_of(call));
+}
+
+// Word-wise forms where all values are planes; false: the general form must run.
+static bool on_planes(const hot::Kernels& k, const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  uint64_t* out = reinterpret_cast<uint64_t*>(call.out.data);
+  bool planes = is_planes(call.out.format);
+  for (int i = 0; i < op.inputs; ++i) planes = planes && is_planes(call.in[i].format);
+  if (!planes) return false;
+  if (op.kind == kCombine && op.inputs == 2 && !op.constant && op.coefficients[0] == 1 && op.coefficients[1] == 1) {
+    k.add_spikes(spikes_of(call.in[0]), spikes_of(call.in[1]), call.out.steps, call.out.format, out, begin, end);
+    return true;
+  }
+  if (op.kind == kMultiply && call.in[0].format == 1 && call.in[1].format == 1 && call.out.format == 1) {
+    k.logic_spikes(hot::Logic::And, spikes_of(call.in[0]), spikes_of(call.in[1]), call.out.steps, out, begin, end);
+    return true;
+  }
+  const bool alike = call.in[0].format == call.out.format && call.in[0].steps == call.out.steps;
+  if (op.kind == kPool && op.how == kMax && alike) {
+    k.max_pool(spikes_of(call.in[0]), op.project.table, op.project.taps, out, begin, end);
+    return true;
+  }
+  return false;
+}
+
+template <class T>
+static void general(const Call& call, int begin, int end) {
+  switch (call.op->kind) {
+    case kPool: return pool<T>(call, begin, end);
+    case kGather: return gather<T>(call, begin, end);
+    case kCombine: return combine<T>(call, begin, end);
+    case kMultiply: return multiply<T>(call, begin, end);
+    case kAffine: return affine<T>(call, begin, end);
+    case kClip: return clip<T>(call, begin, end);
+    case kChoice: return choice<T>(call, begin, end);
+    case kMatMul: return matmul<T>(call, begin, end);
+    default: return;
+  }
+}
+
+static void run(const Operations& ops, const Call& call, int begin, int end) {
+  const hot::Kernels& k = *ops.hot;
+  switch (call.op->kind) {
+    case kQuantize: return quantize(call, begin, end);
+    case kProject: return project(k, call, begin, end);
+    case kProjectNeuron: return project_neuron(k, call, begin, end);
+    case kProjectRows: return project_any(call, begin, end);
+    case kNeuron: return neuron(k, call, begin, end);
+    case kNeuronAny: return neuron_any(call, begin, end);
+    case kTimeSum: return time_sum(call, begin, end);
+    case kOverTime: return over_time(call, begin, end);
+    case kLoadState: return load_state(call);
+    case kStoreState: return store_state(call);
+    case kKeep: return keep(call, begin, end);
+    default: break;
+  }
+  if (on_planes(k, call, begin, end)) return;
+  if (call.op->wide) return general<int64_t>(call, begin, end);
+  general<int32_t>(call, begin, end);
+}
+
+// Elements of int64 that an operation's own buffers hold, at most.
+static int64_t own_scratch(const Call& call) {
+  const Op& op = *call.op;
+  int64_t widest = call.out.channels, elements = 0;
+  for (int i = 0; i < op.inputs; ++i) {
+    const View& v = call.in[i];
+    widest = v.channels > widest ? v.channels : widest;
+    elements += (int64_t)v.positions * v.channels;
+  }
+  const int64_t rows = 4 * (widest + 8);
+  switch (op.kind) {
+    case kGather: return rows + elements + 8;
+    case kMatMul: return rows + (int64_t)call.in[0].channels * call.out.channels + 8;
+    case kLoadState: return rows + (int64_t)call.out.positions * call.out.channels;
+    case kStoreState: return rows + elements;
+    default: return rows;
+  }
+}
+
+static int64_t scratch(const Operations& ops, const Call& call, int range) {
+  const hot::Kernels& k = *ops.hot;
+  const Op& op = *call.op;
+  const bool state = op.state >= 0;
+  if (op.kind == kNeuron) return (int64_t)k.neuron_scratch(neuron_of(op), call.out.steps, range, state);
+  if (op.kind != kProject && op.kind != kProjectNeuron) return 8 * own_scratch(call);
+  const hot::Grouped g = grouped_of(call);
+  const Input in(call.in[0]);
+  if (g.groups > 1) return (int64_t)k.grouped_scratch(g, in.source, call.out.steps, range);
+  return (int64_t)k.project_scratch(g.layer, in.source, call.out.steps, range, state);
+}
+
+// Inputs that are not 0, in the rows [steps] of a position.
+static int64_t nonzero(const View& v, int p) {
+  int64_t count = 0;
+  for (int t = 0; t < v.steps; ++t) {
+    if (!is_planes(v.format)) {
+      for (int c = 0; c < v.channels; ++c) count += element_of<int64_t>(v, p, t, c) != 0;
+      continue;
+    }
+    const uint64_t* words = reinterpret_cast<const uint64_t*>(row_of(v, p, t));
+    const int n = (int)words_of(v.channels);
+    for (int w = 0; w < n; ++w) {
+      uint64_t any = 0;
+      for (int q = 0; q < v.format; ++q) any |= words[q * n + w];
+      count += __builtin_popcountll(any);
+    }
+  }
+  return count;
+}
+
+// Which kernel a projection takes for a range.
+static void count_paths(const hot::Kernels& k, const Call& call, int begin, int end, Counters& counters) {
+  const bool hot_kernel = call.op->kind == kProject || call.op->kind == kProjectNeuron;
+  if (!hot_kernel || call.op->project.groups > 1 || k.choose == nullptr) return;
+  const Input in(call.in[0]);
+  const bool event = k.choose(grouped_of(call).layer, in.source, begin, end) == hot::Path::Event;
+  (event ? counters.event_calls : counters.dense_calls) += 1;
+}
+
+// Synaptic operations and multiply-adds of a projection's or matmul's positions [begin, end).
+static void count(const Operations& ops, const Call& call, int begin, int end, Counters& counters) {
+  const Op& op = *call.op;
+  const Projection& w = op.project;
+  count_paths(*ops.hot, call, begin, end, counters);
+  const bool matmul = op.kind == kMatMul;
+  if (!matmul && op.kind != kProject && op.kind != kProjectNeuron && op.kind != kProjectRows) return;
+  const View& in = call.in[0];
+  const int64_t repeat = in.steps == call.out.steps ? 1 : call.out.steps;  // a still input serves every step
+  const int64_t fan = repeat * (matmul ? call.out.channels : w.cout / w.groups);
+  for (int p = begin; p < end; ++p)
+    for (int k = 0; k < (matmul ? 1 : w.taps); ++k) {
+      const int from = matmul || w.table == nullptr ? p : w.table[(int64_t)p * w.taps + k];
+      if (from < 0) continue;
+      counters.synops += nonzero(in, from) * fan;
+      counters.macs += (int64_t)in.steps * in.channels * fan;
+    }
+  const int64_t first = (int64_t)in.positions * begin / call.out.positions;
+  const int64_t last = (int64_t)in.positions * end / call.out.positions;
+  for (int64_t p = first; p < last; ++p) counters.nonzero += nonzero(in, (int)p);
+  counters.inputs += (last - first) * in.steps * in.channels;
+}
+
+extern const Operations operations;
+const Operations operations = {PTQ_NAME, nullptr, scratch, run, count, peak};
+
+}  // namespace PTQ_ISA
+}  // namespace ptq

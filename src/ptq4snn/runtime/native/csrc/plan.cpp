@@ -1,0 +1,253 @@
+// Builds the plan of a block. What an operation needs besides is checked in check.cpp.
+#include "plan.h"
+
+#include <map>
+#include <utility>
+
+#include "layer.h"
+#include "tables.h"
+#include "weights.h"
+
+namespace ptq {
+
+namespace {
+
+bool has_neuron(int64_t kind) { return kind == kNeuron || kind == kNeuronAny || kind == kProjectNeuron; }
+
+bool whole_state(int64_t kind) { return kind == kLoadState || kind == kStoreState; }
+
+class Reader {
+ public:
+  Reader(const uint8_t* bytes, int64_t size) : tables_(bytes, size) {}
+
+  std::unique_ptr<Plan> read() {
+    read_header();
+    for (int64_t i = 0; i < tables_.head(hValues); ++i) read_value(tables_.value(i));
+    made_.assign(plan_->values.size(), -1);
+    tables_.copy_arrays(plan_->parameters);
+    packer_.make_room(plan_->weights);
+    for (int64_t i = 0; i < tables_.head(hOps); ++i) read_op(tables_.op(i), i);
+    check_regions(*plan_, made_);
+    return std::move(plan_);
+  }
+
+ private:
+  void read_header() {
+    Plan& p = *plan_;
+    p.numbers = tables_.head(hNumbers);
+    p.time_bytes = tables_.head(hTimeBytes);
+    p.still_bytes = tables_.head(hStillBytes);
+    p.local_time_bytes = tables_.head(hLocalTimeBytes);
+    p.local_still_bytes = tables_.head(hLocalStillBytes);
+    if ((p.time_bytes | p.still_bytes | p.local_time_bytes | p.local_still_bytes) % 64)
+      throw Refused("the plan's buffers are not aligned");
+    p.state_bytes.assign((size_t)tables_.head(hStates), 0);
+    p.kept.assign((size_t)tables_.head(hKept), -1);
+  }
+
+  void read_value(const Row& f) {
+    Value v{};
+    v.positions = small(f[vPositions], 1, INT32_MAX - 1);
+    v.channels = small(f[vChannels], 1, INT32_MAX - 64);
+    v.time = small(f[vTime], 0, 1);
+    v.format = small(f[vFormat], kPlanes1, kI64);
+    v.place = small(f[vPlace], 0, 1);
+    v.offset = plus(f[vOffset], 0);
+    if (v.offset % 64 || times(v.positions, v.channels) >= INT32_MAX) throw Refused("a value of the plan is absurd");
+    v.row = row_bytes(v.format, v.channels);
+    const Plan& p = *plan_;
+    const int64_t needs = plus(v.offset, v.place == kLocal ? v.row : times(v.positions, v.row));
+    const int64_t there = v.place == kLocal ? (v.time ? p.local_time_bytes : p.local_still_bytes)
+                                            : (v.time ? p.time_bytes : p.still_bytes);
+    if (needs > there) throw Refused("a value of the plan lies outside of its memory");
+    plan_->values.push_back(v);
+  }
+
+  void read_op(const Row& f, int64_t number) {
+    Op op{};
+    op.kind = small(f[oKind], 0, kKinds - 1);
+    const int64_t values = (int64_t)plan_->values.size();
+    op.output = small(f[oOutput], -1, values - 1);
+    op.second = small(f[oSecond], -1, values - 1);
+    op.region = small(f[oRegion], 0, INT32_MAX);
+    op.inputs = (int32_t)tables_.count_of(f[oSources], tI32);
+    op.sources = tables_.numbers<int32_t>(f[oSources], op.inputs, false);
+    for (int i = 0; i < op.inputs; ++i) {
+      const int32_t v = op.sources[i];
+      if (v < 0 || v >= values || made_[(size_t)v] < 0) throw Refused("an operation reads a value before it is made");
+    }
+    const bool reads_only = op.kind == kKeep || op.kind == kStoreState;
+    if (reads_only != (op.output < 0)) throw Refused("an operation has no output, or one too many");
+    read_scalars(f, op);
+    read_arrays_of(f, op);
+    if (has_weights(op.kind) || op.kind == kOverTime) read_projection(f, op);
+    if (op.kind == kPool) read_taps(f, op);
+    if (has_neuron(op.kind)) read_neuron(f, op);
+    if (op.state >= 0) read_state(f, op);
+    check_op(*plan_, op);
+    if (op.kind == kKeep) keep(op);
+    if (op.kind == kProject || op.kind == kProjectNeuron) op.project.inverse = inverse_of(op);
+    for (int32_t v : {op.output, op.second}) {
+      if (v < 0) continue;
+      if (made_[(size_t)v] >= 0) throw Refused("a value is made twice");
+      made_[(size_t)v] = number;
+    }
+    plan_->ops.push_back(op);
+  }
+
+  // Spikes are followed from the input's side; layers with the same taps share the table.
+  const int32_t* inverse_of(const Op& op) {
+    const Projection& w = op.project;
+    const Value& in = plan_->values[(size_t)op.sources[0]];
+    if (w.table == nullptr || w.groups > 1 || !is_planes(in.format)) return nullptr;
+    const int32_t*& known = inverses_[{w.table, in.positions}];
+    if (known == nullptr) {
+      const int positions = plan_->values[(size_t)op.output].positions;
+      const size_t numbers = hot::inverse_numbers(positions, w.taps, in.positions);
+      plan_->inverses.emplace_back(times((int64_t)numbers, 4));
+      int32_t* made = reinterpret_cast<int32_t*>(plan_->inverses.back().data());
+      hot::make_inverse(w.table, positions, w.taps, in.positions, made);
+      known = made;
+    }
+    return known;
+  }
+
+  void keep(const Op& op) {
+    int32_t& known = plan_->kept[(size_t)op.slot];
+    if (known >= 0) throw Refused("two values are kept in one place");
+    known = op.sources[0];
+  }
+
+  void read_scalars(const Row& f, Op& op) {
+    op.wide = small(f[oWide], 0, 1);
+    op.how = small(f[oHow], 0, kHows - 1);
+    op.width = small(f[oWidth], 1, 1 << 24);
+    op.groups = small(f[oGroups], 1, 1 << 24);
+    op.state = small(f[oState], -1, (int64_t)plan_->state_bytes.size() - 1);
+    op.slot = small(f[oSlot], -1, (int64_t)plan_->kept.size() - 1);
+    op.pads_zero = small(f[oPadsZero], 0, 1);
+    op.constant = f[oConstant];
+    op.low = f[oLow];
+    op.high = f[oHigh];
+    op.steps = small(f[oSteps], 0, INT32_MAX);
+  }
+
+  int64_t out_elements(const Op& op) const {
+    if (op.output < 0) return 0;
+    const Value& v = plan_->values[(size_t)op.output];
+    return (int64_t)v.positions * v.channels;
+  }
+
+  void read_arrays_of(const Row& f, Op& op) {
+    const int64_t channels = op.output < 0 ? 0 : plan_->values[(size_t)op.output].channels;
+    op.coefficients = tables_.numbers<int64_t>(f[oCoefficients], op.inputs, op.kind == kCombine);
+    op.signs = tables_.numbers<int32_t>(f[oSigns], channels, op.kind == kAffine);
+    op.shifts = tables_.numbers<int32_t>(f[oShifts], channels, op.kind == kAffine);
+    op.index = tables_.numbers<int32_t>(f[oIndex], times(out_elements(op), op.width), op.kind == kGather || op.kind == kQuantize);
+    const int64_t grid = tables_.count_of(f[oInverse], tF64);
+    op.per_channel = grid > 1;
+    op.inverse = tables_.numbers<double>(f[oInverse], grid > 1 ? channels : 1, op.kind == kQuantize);
+    op.zeros = tables_.numbers<double>(f[oZeros], grid > 1 ? channels : 1, op.kind == kQuantize);
+  }
+
+  void read_taps(const Row& f, Op& op) {
+    op.project.taps = small(f[oTaps], 1, 1 << 24);
+    const int64_t positions = op.output < 0 ? 0 : plan_->values[(size_t)op.output].positions;
+    const int64_t count = times(positions, op.project.taps);
+    op.project.table = tables_.numbers<int32_t>(f[oTable], count, op.kind == kPool);
+    op.pool_weights = tables_.numbers<int32_t>(f[oPoolWeights], count, false);
+  }
+
+  void read_projection(const Row& f, Op& op) {
+    Projection& w = op.project;
+    read_taps(f, op);
+    w.cin = small(f[oCin], 1, 1 << 24);
+    w.cout = small(f[oCout], 1, 1 << 24);
+    w.groups = op.groups;
+    w.bits = small(f[oBits], 2, 8);
+    w.shift = small(f[oShift], 0, 30);
+    w.narrow = small(f[oNarrow], 0, 1);
+    const int64_t stride = padded(w.cout), rows = tables_.count_of(f[oBias], tI32) / stride;
+    w.bias = tables_.numbers<int32_t>(f[oBias], times(rows, stride));
+    const int64_t positions = op.output < 0 ? 0 : plan_->values[(size_t)op.output].positions;
+    w.bias_row = tables_.numbers<int32_t>(f[oBiasRow], positions, false);
+    for (int64_t p = 0; w.bias_row && p < positions; ++p) small(w.bias_row[p], 0, rows - 1);
+    if (rows < 1) throw Refused("a projection has no bias");
+    w.rescale_m = tables_.numbers<int32_t>(f[oRescaleM], stride, false);
+    w.rescale_n = tables_.numbers<int32_t>(f[oRescaleN], stride, w.rescale_m != nullptr);
+    for (int64_t c = 0; w.rescale_n && c < stride; ++c) small(w.rescale_n[c], 0, 62);
+    w.lo = small(f[oLo], INT32_MIN, INT32_MAX);
+    w.hi = small(f[oHi], INT32_MIN, INT32_MAX);
+    if (has_weights(op.kind)) w.weights = packer_.pack(f);
+  }
+
+  void read_neuron(const Row& f, Op& op) {
+    Neurons& k = op.neuron;
+    const bool any = op.kind == kNeuronAny;
+    k.channels = small(f[oNeuronChannels], 1, 1 << 24);
+    for (int i = 0; i < kParameters; ++i) {
+      const int64_t id = f[(size_t)(oTheta + i)], count = padded(k.channels);
+      if (any)
+        k.wide_numbers[i] = tables_.numbers<int64_t>(id, count);
+      else
+        k.numbers[i] = tables_.numbers<int32_t>(id, count);
+    }
+    k.reset = small(f[oReset], 0, 2);
+    k.dither = small(f[oDither], 0, 1);
+    k.wide = small(f[oWideProducts], 0, 1);
+    k.once = small(f[oOnce], 0, 1);
+    k.gain = f[oGain];
+    k.bound = f[oBound];
+    k.channel = tables_.numbers<int32_t>(f[oChannel], out_elements(op), false);
+    k.element = tables_.numbers<int32_t>(f[oElement], out_elements(op), false);
+  }
+
+  void read_state(const Row& f, Op& op) {
+    int64_t bytes = times(out_elements(op), 8);  // sums over time
+    if (op.kind != kTimeSum) {
+      Fields& s = op.fields;
+      const int32_t* widths = tables_.numbers<int32_t>(f[oWidths], kWidthCount);
+      int64_t fields = 0, bits = 0;
+      for (int i = 0; i < kWidthCount; ++i) {
+        s.widths[i] = small(widths[i], 0, INT32_MAX);
+        fields += s.widths[i];
+        bits += (int64_t)s.widths[i] * kWidths[i];
+      }
+      s.count = small(fields, 1, INT32_MAX);
+      s.order = tables_.numbers<int32_t>(f[oOrder], fields, false);
+      s.zero = tables_.numbers<int32_t>(f[oZero], padded(fields), false);
+      s.bytes = (bits + 7) / 8;
+      for (int64_t i = 0; s.order && i < fields; ++i) small(s.order[i], 0, fields - 1);
+      bytes = whole_state(op.kind) ? s.bytes : times(s.bytes, plan_->values[(size_t)op.output].positions);
+    }
+    if (!has_neuron(op.kind) && op.kind != kTimeSum && !whole_state(op.kind))
+      throw Refused("an operation without memory has a state");
+    int64_t& known = plan_->state_bytes[(size_t)op.state];
+    if (known != 0 && (known != bytes || op.kind != kStoreState)) throw Refused("two operations share a state");
+    known = bytes;
+  }
+
+  Tables tables_;
+  Packer packer_{tables_};
+  Row made_;  // operation that makes a value, or -1
+  std::map<std::pair<const int32_t*, int32_t>, const int32_t*> inverses_;  // by table and input positions
+  std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
+};
+
+}  // namespace
+
+int64_t Plan::resident_bytes() const {
+  int64_t sum = parameters.bytes() + weights.bytes();
+  for (const Block& b : inverses) sum += b.bytes();
+  return sum;
+}
+
+int32_t work_of(const Plan& plan, const Op& op) {
+  if (whole_state(op.kind)) return 1;
+  const int32_t value = op.kind == kKeep ? op.sources[0] : op.output;
+  return plan.values[(size_t)value].positions;
+}
+
+std::unique_ptr<Plan> read_plan(const uint8_t* bytes, int64_t size) { return Reader(bytes, size).read(); }
+
+}  // namespace ptq

@@ -1,0 +1,134 @@
+// Operations that look at one element of each input: combine, multiply, affine, clip, choice.
+#pragma once
+#include "rows.h"
+
+namespace ptq {
+namespace PTQ_ISA {
+
+// Memory of the thread, handed out in aligned pieces.
+struct Piece {
+  uint8_t* at;
+  template <class T>
+  T* take(int64_t count) {
+    T* out = reinterpret_cast<T*>(at);
+    at += (count * (int64_t)sizeof(T) + 63) / 64 * 64;
+    return out;
+  }
+};
+
+// Rows of one element type, added without a detour: streams.
+template <class S>
+static void add_rows(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  const View &x = call.in[0], &y = call.in[1];
+  const int32_t a = (int32_t)op.coefficients[0], b = (int32_t)op.coefficients[1], constant = (int32_t)op.constant;
+  const int32_t low = (int32_t)op.low, high = (int32_t)op.high;
+  const int n = call.out.channels;  // in a register: the compiler must not think that `out` may change it
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < call.out.steps; ++t) {
+      const S* left = reinterpret_cast<const S*>(row_of(x, shared_position(x, p), t));
+      const S* right = reinterpret_cast<const S*>(row_of(y, shared_position(y, p), t));
+      S* out = reinterpret_cast<S*>(row_of_mutable(call.out, p, t));
+      for (int c = 0; c < n; ++c) {
+        const int32_t sum = a * left[c] + b * right[c] + constant;
+        out[c] = (S)(sum < low ? low : sum > high ? high : sum);
+      }
+    }
+}
+
+template <class T>
+static void combine(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  const int format = call.out.format, n = call.out.channels;
+  if (op.inputs == 2 && !op.wide && call.in[0].format == format && call.in[1].format == format) {
+    if (format == kI16) return add_rows<int16_t>(call, begin, end);
+    if (format == kI32) return add_rows<int32_t>(call, begin, end);
+  }
+  const T low = (T)op.low, high = (T)op.high;
+  Piece piece{call.scratch};
+  T *sum = piece.take<T>(n), *row = piece.take<T>(n);
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < call.out.steps; ++t) {
+      for (int c = 0; c < n; ++c) sum[c] = (T)op.constant;
+      for (int i = 0; i < op.inputs; ++i) {
+        const T by = (T)op.coefficients[i];
+        decode(call.in[i], shared_position(call.in[i], p), t, row);
+        for (int c = 0; c < n; ++c) sum[c] += by * row[c];
+      }
+      for (int c = 0; c < n; ++c) sum[c] = sum[c] < low ? low : sum[c] > high ? high : sum[c];
+      encode(call.out, p, t, sum);
+    }
+}
+
+template <class T>
+static void multiply(const Call& call, int begin, int end) {
+  const View &a = call.in[0], &b = call.in[1];
+  const int n = call.out.channels;
+  Piece piece{call.scratch};
+  T *x = piece.take<T>(n), *y = piece.take<T>(n);
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < call.out.steps; ++t) {
+      decode(a, shared_position(a, p), t, x);
+      decode(b, shared_position(b, p), t, y);
+      for (int c = 0; c < n; ++c) x[c] *= y[c];
+      encode(call.out, p, t, x);
+    }
+}
+
+template <class T>
+static void affine(const Call& call, int begin, int end) {
+  const int n = call.out.channels;
+  const int32_t *signs = call.op->signs, *shifts = call.op->shifts;
+  T* x = reinterpret_cast<T*>(call.scratch);
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < call.out.steps; ++t) {
+      decode(call.in[0], p, t, x);
+      for (int c = 0; c < n; ++c) x[c] = x[c] * signs[c] + shifts[c];
+      encode(call.out, p, t, x);
+    }
+}
+
+template <class T>
+static void clip(const Call& call, int begin, int end) {
+  const int n = call.out.channels;
+  const T low = (T)call.op->low, high = (T)call.op->high;
+  T* x = reinterpret_cast<T*>(call.scratch);
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < call.out.steps; ++t) {
+      decode(call.in[0], p, t, x);
+      for (int c = 0; c < n; ++c) x[c] = x[c] < low ? low : x[c] > high ? high : x[c];
+      encode(call.out, p, t, x);
+    }
+}
+
+template <class T>
+static void choose(int how, int n, T* x, const T* y) {
+  switch (how) {
+    case kMax: for (int c = 0; c < n; ++c) x[c] = x[c] > y[c] ? x[c] : y[c]; return;
+    case kMin: for (int c = 0; c < n; ++c) x[c] = x[c] < y[c] ? x[c] : y[c]; return;
+    case kGt: for (int c = 0; c < n; ++c) x[c] = x[c] > y[c]; return;
+    case kGe: for (int c = 0; c < n; ++c) x[c] = x[c] >= y[c]; return;
+    case kLt: for (int c = 0; c < n; ++c) x[c] = x[c] < y[c]; return;
+    case kLe: for (int c = 0; c < n; ++c) x[c] = x[c] <= y[c]; return;
+    case kEq: for (int c = 0; c < n; ++c) x[c] = x[c] == y[c]; return;
+    default: for (int c = 0; c < n; ++c) x[c] = x[c] != y[c]; return;
+  }
+}
+
+template <class T>
+static void choice(const Call& call, int begin, int end) {
+  const int n = call.out.channels;
+  Piece piece{call.scratch};
+  T *x = piece.take<T>(n), *y = piece.take<T>(n);
+  for (int c = 0; c < n; ++c) y[c] = (T)call.op->constant;
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < call.out.steps; ++t) {
+      decode(call.in[0], shared_position(call.in[0], p), t, x);
+      if (call.op->inputs == 2) decode(call.in[1], shared_position(call.in[1], p), t, y);
+      choose(call.op->how, n, x, y);
+      encode(call.out, p, t, x);
+    }
+}
+
+}  // namespace PTQ_ISA
+}  // namespace ptq

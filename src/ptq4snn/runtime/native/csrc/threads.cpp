@@ -1,0 +1,112 @@
+#include "threads.h"
+
+#include <unistd.h>
+
+namespace ptq {
+
+namespace {
+
+constexpr int kLooks = 4000;
+
+inline void rest_a_moment() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+void Barrier::wait() {
+  if (count_ == 1) return;
+  const uint64_t round = round_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) == count_ - 1) {
+    arrived_.store(0, std::memory_order_relaxed);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      round_.store(round + 1, std::memory_order_release);
+    }
+    changed_.notify_all();
+    return;
+  }
+  for (int i = 0; i < kLooks; ++i) {
+    if (round_.load(std::memory_order_acquire) != round) return;
+    rest_a_moment();
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return round_.load(std::memory_order_acquire) != round; });
+}
+
+struct Team::Crew {
+  pid_t owner = getpid();
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::condition_variable begins, ends;
+  Barrier barrier;
+  uint64_t job = 0;
+  int members = 0, busy = 0;
+  bool stop = false;
+  Work work = nullptr;
+  void* context = nullptr;
+
+  void member(int thread) {
+    uint64_t done = 0;
+    for (;;) {
+      {
+        std::unique_lock<std::mutex> lock(mutex);
+        begins.wait(lock, [&] { return stop || (job != done && thread < members); });
+        if (stop) return;
+        done = job;
+      }
+      work(context, thread, barrier);
+      std::lock_guard<std::mutex> lock(mutex);
+      if (--busy == 0) ends.notify_one();
+    }
+  }
+
+  void hire(int count) {
+    while ((int)threads.size() < count - 1) {
+      const int thread = (int)threads.size() + 1;
+      threads.emplace_back([this, thread] { member(thread); });
+    }
+  }
+};
+
+Team::Team() = default;
+
+Team::~Team() {
+  if (!crew_) return;
+  if (crew_->owner != getpid()) {
+    (void)crew_.release();
+    return;
+  }
+  {
+    std::lock_guard<std::mutex> lock(crew_->mutex);
+    crew_->stop = true;
+  }
+  crew_->begins.notify_all();
+  for (std::thread& t : crew_->threads) t.join();
+}
+
+void Team::run(int count, Work work, void* context) {
+  if (crew_ && crew_->owner != getpid()) (void)crew_.release();
+  if (!crew_) crew_ = std::make_unique<Crew>();
+  Crew& c = *crew_;
+  {
+    std::lock_guard<std::mutex> lock(c.mutex);
+    c.hire(count);
+    c.barrier.reset(count);
+    c.members = count;
+    c.busy = count - 1;
+    c.work = work;
+    c.context = context;
+    ++c.job;
+  }
+  if (count > 1) c.begins.notify_all();
+  work(context, 0, c.barrier);
+  std::unique_lock<std::mutex> lock(c.mutex);
+  c.ends.wait(lock, [&] { return c.busy == 0; });
+}
+
+}  // namespace ptq

@@ -1,0 +1,167 @@
+// What the engine and the kernels share: values, operations, and one call of one operation on one image.
+#pragma once
+#include <cstdint>
+
+namespace ptq {
+
+// How the integers of a value lie in memory; rows are [position][step][channel].
+enum Format : int32_t {
+  kPlanes1 = 1,  // bit planes, 64 channels a word
+  kPlanes2 = 2,
+  kPlanes3 = 3,
+  kU8 = 4,
+  kS8 = 5,  // value + 128 as a byte
+  kI16 = 6,
+  kI32 = 7,
+  kI64 = 8,
+};
+
+static inline bool is_planes(int format) { return format >= kPlanes1 && format <= kPlanes3; }
+static inline bool is_bytes(int format) { return format == kU8 || format == kS8; }
+static inline int64_t words_of(int64_t channels) { return (channels + 63) / 64; }
+static inline int64_t padded(int64_t channels) { return words_of(channels) * 64; }
+
+static inline int64_t row_bytes(int format, int64_t channels) {
+  if (is_planes(format)) return format * words_of(channels) * 8;
+  if (is_bytes(format)) return channels;
+  return channels * (format == kI16 ? 2 : format == kI32 ? 4 : 8);
+}
+
+enum Kind : int32_t {
+  kQuantize = 0,
+  kProject = 1,        // groups == 1, spikes or bytes
+  kProjectNeuron = 2,  // the same with the neuron behind it
+  kProjectRows = 3,    // any groups and any input
+  kNeuron = 4,         // behind rows of numbers
+  kNeuronAny = 5,      // every other neuron: potentials, factors, channels of their own
+  kPool = 6,
+  kGather = 7,
+  kCombine = 8,
+  kMultiply = 9,
+  kAffine = 10,
+  kClip = 11,
+  kChoice = 12,
+  kMatMul = 13,
+  kTimeSum = 14,
+  kOverTime = 15,     // correction of a projection whose input is a sum over other steps than at calibration
+  kLoadState = 16,    // a state packed as one row for the whole sample
+  kStoreState = 17,
+  kKeep = 18,         // copy a value out
+  kKinds = 19,
+};
+
+enum How : int32_t { kSum = 0, kMax, kMin, kGt, kGe, kLt, kLe, kEq, kNe, kHows };
+
+// Where a value lies.
+enum Place : int32_t {
+  kArena = 0,  // one buffer an image
+  kLocal = 1,  // only the positions of the current block, in the thread's own memory
+};
+
+struct Value {
+  int32_t positions, channels;
+  int32_t time;  // 1: a row for every step
+  int32_t format, place;
+  int64_t offset;  // bytes; of a value with time for each step; of a local value for each position
+  int64_t row;     // bytes of a row
+};
+
+constexpr int kWidths[] = {32, 16, 8, 7, 6, 5, 4, 3, 2};
+constexpr int kWidthCount = 9;
+
+// A packed row of state: fields of Vq - zero, widest first.
+struct Fields {
+  int32_t count;
+  int32_t widths[kWidthCount];  // fields of each of kWidths
+  const int32_t* order;  // channel (or element) of a field; null: its own number
+  const int32_t* zero;   // by channel (or element); null: all zero
+  int64_t bytes;
+};
+
+enum Parameter : int32_t { kTheta = 0, kRho, kChargeM, kChargeN, kSettleM, kSettleN, kLo, kHi, kParameters };
+
+struct Neurons {
+  const int32_t* numbers[kParameters];       // [padded channels] each, for the hot kernels
+  const int64_t* wide_numbers[kParameters];  // likewise, for kNeuronAny
+  int32_t channels, reset;  // reset: 0 hard, 1 soft, 2 none
+  int32_t dither, wide, once;
+  int64_t gain;            // x is multiplied by it
+  int64_t bound;           // proven largest |A|
+  const int32_t* channel;  // [positions * channels] or null
+  const int32_t* element;  // likewise
+};
+
+struct Projection {
+  int32_t taps, cin, cout, groups, bits, shift, narrow;
+  const int32_t* table;     // [positions][taps], or null: every position reads itself
+  const int32_t* inverse;   // the table from the input's side (layer.h), or null
+  const void* weights;      // packed for the hot kernels; int8 [taps][cin / groups][cout] for kProjectRows
+  const int32_t* bias;      // [rows][padded cout]
+  const int32_t* bias_row;  // [positions] or null
+  const int32_t *rescale_m, *rescale_n;
+  int32_t lo, hi;
+};
+
+struct Op {
+  int32_t kind, output, second, region, inputs;
+  const int32_t* sources;  // value numbers of the inputs
+  int32_t wide;            // rows are computed in int64
+  int32_t how, width, groups;
+  int32_t state, slot;     // number of the state, of the kept value; -1: none
+  int32_t per_channel;     // of the input grid; 0: one entry serves all channels
+  int32_t pads_zero;       // a tap of -1 is a zero that takes part in a maximum
+  int32_t rounds;          // of kOverTime
+  int64_t constant, low, high;
+  int64_t steps;           // at calibration, where the input is a sum over time; else 0
+  const int64_t* coefficients;
+  const int32_t *index, *signs, *shifts, *pool_weights;
+  const double *inverse, *zeros;  // of the input grid
+  Fields fields;
+  Neurons neuron;
+  Projection project;
+};
+
+// A value of one image. `data` is where position 0 is or would be: a local value has only some positions.
+struct View {
+  uint8_t* data;
+  int32_t positions, channels, steps, format;
+  int64_t row;
+};
+
+// What an operation did in a call, for statistics.
+struct Counters {
+  int64_t nanoseconds, nonzero, inputs, synops, macs, event_calls, dense_calls;
+};
+
+// One operation on one image.
+struct Call {
+  const Op* op;
+  const View* in;
+  View out, second;
+  int32_t steps;        // of this call
+  int64_t first_step;   // steps before it
+  const float* x;       // input of the image [steps or 1][stride]
+  int64_t x_stride;     // numbers between two steps
+  uint8_t* state;       // packed state of the image, or null
+  int64_t* kept;        // where a kept value goes, or null
+  int64_t kept_stride;  // numbers between two steps
+  uint8_t* scratch;     // of the thread, aligned to 64
+  int64_t scratch_bytes;
+  int32_t path;         // 0 by density, 1 event, 2 dense
+};
+
+namespace hot {
+struct Kernels;
+}
+
+// The operations of one instruction set level.
+struct Operations {
+  const char* name;
+  const hot::Kernels* hot;
+  int64_t (*scratch)(const Operations&, const Call&, int range);  // bytes for at most `range` positions
+  void (*run)(const Operations&, const Call&, int begin, int end);
+  void (*count)(const Operations&, const Call&, int begin, int end, Counters&);
+  double (*peak)(int kind, int milliseconds);
+};
+
+}  // namespace ptq

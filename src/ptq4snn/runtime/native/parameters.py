@@ -1,0 +1,137 @@
+"""Numbers of projections and neurons as the kernels read them: int32, padded to 64 channels."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptq4snn.runtime.index import window_taps
+from ptq4snn.runtime.native.blob import WIDTHS, padded
+from ptq4snn.runtime.numpy_project import border_map
+from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
+from ptq4snn.runtime.program import Neuron, Project
+from ptq4snn.runtime.state import rows_of
+
+__all__ = [
+    "INT32", "is_fast", "neuron_fields", "plain_bias", "projection_fields", "rescale_fields", "state_fields",
+]  # fmt: skip
+
+Array: TypeAlias = NDArray[Any]
+
+INT16, INT32 = 2**15, 2**31
+SAFE_PRODUCT, SAFE_SHIFT = 2**30, 30  # of int32, with room for rounding
+RESETS = ("hard", "soft", "none")
+FAST_WIDTHS = {32, 16, 8, 4, 3, 2}
+
+
+def row(values: Array, channels: int, dtype: Any = np.int32) -> Array:
+    """One number for each channel, or one for all, in a padded row."""
+    out = np.zeros(padded(channels), dtype=dtype)
+    out[:channels] = values
+    return out
+
+
+def table_of(taps: Array, positions: int) -> Array | None:
+    """Taps [P_out, K] for the kernels; None where every position of the input is read by itself."""
+    if taps.shape == (positions, 1) and np.array_equal(taps[:, 0], np.arange(positions)):
+        return None
+    return taps.astype(np.int32)
+
+
+def plain_bias(n: ProjectionNumbers) -> Array:
+    return row(n.bias, len(n.bias))
+
+
+def _bias(n: ProjectionNumbers, op: Project, positions: int) -> dict[str, Any]:
+    """Bias rows [R, padded] and the row of each position: a border has only a few different ones."""
+    rows, which = np.unique(border_map(n, op, positions), axis=0, return_inverse=True)
+    bias = np.stack([row(r, len(n.bias)) for r in rows])
+    return {"bias": bias, "bias_row": None if len(rows) == 1 else which.reshape(-1).astype(np.int32)}
+
+
+def rescale_fields(n: ProjectionNumbers) -> dict[str, Any]:
+    if n.rescale is None:
+        return {}
+    half = 2 ** (n.rescale.bits - 1)
+    m, shift = (row(a, len(n.bias)) for a in (n.rescale.multipliers, n.rescale.shifts))
+    return {"rescale_m": m, "rescale_n": shift, "lo": -half, "hi": half - 1}
+
+
+def projection_fields(model: Model, op: Project) -> dict[str, Any]:
+    """All but the rescale."""
+    n, x = model.projections[op.name], model.program.values[op.inputs[0]]
+    cout, inside = n.weight.shape[:2]
+    taps = np.arange(x.positions)[:, None] if op.window is None else window_taps(op.window)
+    low, high = model.bounds.sums[op.name]
+    return {
+        "taps": taps.shape[1], "table": table_of(taps, x.positions), "cin": x.channels, "cout": cout,
+        "groups": op.groups, "bits": n.bits, "shift": n.shift,
+        "narrow": bool(low.min() >= -INT16 and high.max() < INT16),
+        "weights": np.ascontiguousarray(n.weight.reshape(cout, inside, -1).transpose(2, 1, 0)),
+        **_bias(n, op, x.positions),
+    }  # fmt: skip
+
+
+def _largest(*arrays: Array) -> int:
+    return max(int(np.abs(a).max()) for a in arrays)
+
+
+def _gain(model: Model, op: Neuron) -> int:
+    return op.factor << model.neurons[op.name].shift
+
+
+def is_fast(model: Model, op: Neuron) -> bool:
+    """Whether the neuron's numbers fit the kernels of 32 bits."""
+    n = model.neurons[op.name]
+    if op.channel is not None or n.over_time or abs(_gain(model, op)) >= INT32:
+        return False
+    if not op.once and not set(n.bits.tolist()) <= FAST_WIDTHS:
+        return False
+    return (
+        model.bounds.potentials[op.name] < INT32 and int(n.low.min()) >= -INT32 and int(n.high.max()) < INT32
+    )
+
+
+def _needs_int64(n: NeuronNumbers, potential: int) -> bool:
+    state = _largest(n.low, n.high)
+    products = max(state * int(n.charge_m.max()), potential * int(n.settle_m.max()))
+    return products >= SAFE_PRODUCT or _largest(n.charge_n, n.settle_n) > SAFE_SHIFT
+
+
+def _phases(model: Model, op: Neuron) -> Array | None:
+    """Numbers of the elements, where dither looks at them and they are not in order."""
+    if op.element is None or model.neurons[op.name].rounding != "dither":
+        return None
+    element = op.element.array()
+    return None if np.array_equal(element, np.arange(len(element))) else element.astype(np.int32)
+
+
+def neuron_fields(model: Model, op: Neuron, fast: bool) -> dict[str, Any]:
+    """All but the state, for the fast kernels or for the general one."""
+    n, channels = model.neurons[op.name], len(model.neurons[op.name].bits)
+    vectors = {
+        "theta": n.theta, "rho": n.rho, "charge_m": n.charge_m, "charge_n": n.charge_n,
+        "settle_m": n.settle_m, "settle_n": n.settle_n, "state_low": n.low, "state_high": n.high,
+    }  # fmt: skip
+    return {
+        **{name: row(a, channels, np.int32 if fast else np.int64) for name, a in vectors.items()},
+        "neuron_channels": channels, "reset": RESETS.index(n.reset), "dither": n.rounding == "dither",
+        "wide_products": _needs_int64(n, model.bounds.potentials[op.name]), "once": op.once,
+        "gain": _gain(model, op), "bound": model.bounds.potentials[op.name],
+        "steps": model.program.steps if n.over_time else 0,
+        "channel": None if op.channel is None else op.channel.array().astype(np.int32),
+        "element": _phases(model, op),
+    }  # fmt: skip
+
+
+def state_fields(model: Model, op: Neuron, state: int) -> dict[str, Any]:
+    rows = rows_of(model, op)
+    counts = dict(rows.widths)
+    return {
+        "state": state,
+        "widths": np.array([counts.get(w, 0) for w in WIDTHS], dtype=np.int32),
+        "order": None if len(rows.widths) == 1 else rows.order.astype(np.int32),
+        "zero": row(rows.zero, len(rows.zero)) if rows.zero.any() else None,
+    }

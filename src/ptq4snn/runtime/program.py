@@ -1,0 +1,298 @@
+"""The integer program of a quantized model: what a bundle runs, operation by operation.
+
+A value is a tensor of integers. Whatever axes it had in the model, a sample of it at one time step is stored
+as [positions, channels], channels last; with `time` there is one for every step, without it one for the whole
+sequence: a still image and what is computed from it alone, or something summed over the steps.
+
+An operation makes one value (a neuron may make a second one: its potential). It names its inputs by number;
+every input was made by an earlier operation. Where only some inputs have `time`, the others are the same at
+every step. Numbers of the projections and neurons are not in the program: they are in the bundle's plan and
+weights, under the module path `name`.
+
+Nothing here needs torch. `docs/format.md` describes the JSON form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from ptq4snn.runtime.index import Index, Window, index_from, index_to
+
+__all__ = [
+    "OPERATIONS", "Affine", "Choice", "Clip", "Combine", "Gather", "Input", "MatMul", "Multiply", "Neuron",
+    "Operation", "Output", "Pool", "Program", "Project", "Quantize", "TimeSum", "Value",
+]  # fmt: skip
+
+Integers = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """Integers [T, B, positions, channels], or [B, positions, channels] without `time`."""
+
+    positions: int
+    channels: int
+    time: bool
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`output` is the number of the value it makes, `name` the module path or the place in the model."""
+
+    kind: ClassVar[str]
+    output: int
+    inputs: Integers
+    name: str
+
+
+@dataclass(frozen=True)
+class Quantize(Operation):
+    """p = clip(rint(x / scale + zero / 2^16), 0, 255) of the model's input, in float64.
+
+    `name` is the first projection whose `input` plan holds scales and zeros, one entry or one for each
+    channel. Element e of the value is element index[e] of one sample of the input at one step; -1 stands for
+    x = 0.
+    """
+
+    kind = "quantize"
+    index: Index
+
+
+@dataclass(frozen=True)
+class Project(Operation):
+    """y = ((Wq x) << shift) + bias of a convolution of any rank, or, with an empty `size`, of a Linear.
+
+    Weights are [Cout, Cin / groups, *kernel]. Positions are row-major over `window.size`; padding is zeros.
+    The plan of `name` holds shift, zeros of the input (they make the bias a map over positions), rescale, and
+    over_time (the input is a sum over all steps).
+    """
+
+    kind = "project"
+    window: Window | None  # None: Linear, every position on its own
+    groups: int
+
+
+@dataclass(frozen=True)
+class Neuron(Operation):
+    """The canonical neuron `name` run over the steps; the plan holds its integers.
+
+    x is the input times `factor`. Element e of the value is of the neuron's channel channel[e], and is the
+    number element[e] in one sample's state as the model sees it (for dither, and to show states); None: the
+    number of the storage channel, and e itself. `once`: the neuron runs a single step, behind a sum over
+    time. `potential` is the value that receives A of every step, where the model reads it.
+    """
+
+    kind = "neuron"
+    factor: int
+    channel: Index | None
+    element: Index | None
+    once: bool
+    potential: int | None
+
+
+@dataclass(frozen=True)
+class Pool(Operation):
+    """Sum or maximum over a window of positions, each channel on its own.
+
+    Either a regular `window` (padding is 0 for a sum and takes no part in a maximum), or `taps`, position
+    numbers [P_out * K] with -1 for zero, with weights [P_out * K] for a sum (None: all 1).
+    """
+
+    kind = "pool"
+    how: str  # "sum" | "max"
+    window: Window | None
+    taps: Integers | None
+    weights: Integers | None
+
+
+@dataclass(frozen=True)
+class Gather(Operation):
+    """Element e is the sum (or the maximum) of elements index[e * width ... e * width + width - 1] of one
+    sample of the inputs, laid end to end; -1 stands for 0. Width 1 moves elements: transposes, joins."""
+
+    kind = "gather"
+    how: str  # "sum" | "max"
+    width: int
+    index: Index
+
+
+@dataclass(frozen=True)
+class Combine(Operation):
+    """sum of coefficient * input, plus a constant. An input of one position serves all positions."""
+
+    kind = "combine"
+    coefficients: Integers
+    constant: int
+
+
+@dataclass(frozen=True)
+class Multiply(Operation):
+    """Product of two inputs, element by element; an input of one position serves all positions."""
+
+    kind = "multiply"
+
+
+@dataclass(frozen=True)
+class Affine(Operation):
+    """y = sign * x + shift for each channel: the mirror `name` of the plan."""
+
+    kind = "affine"
+
+
+@dataclass(frozen=True)
+class Clip(Operation):
+    kind = "clip"
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Choice(Operation):
+    """maximum, minimum, or a comparison (0 or 1) of two inputs, or of one input with `constant`."""
+
+    kind = "choice"
+    how: str  # "max" | "min" | "gt" | "ge" | "lt" | "le" | "eq" | "ne"
+    constant: int | None
+
+
+@dataclass(frozen=True)
+class MatMul(Operation):
+    """For each of `groups`: a [rows, inner] times b [inner, columns]. a has positions groups * rows and
+    channels inner, b positions groups * inner and channels columns, the result positions groups * rows and
+    channels columns."""
+
+    kind = "matmul"
+    groups: int
+
+
+@dataclass(frozen=True)
+class TimeSum(Operation):
+    """Sum over all time steps."""
+
+    kind = "time_sum"
+
+
+OPERATIONS: dict[str, type[Operation]] = {
+    c.kind: c
+    for c in (
+        Quantize, Project, Neuron, Pool, Gather, Combine, Multiply, Affine, Clip, Choice, MatMul, TimeSum,
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Input:
+    """The model's input as the user gives it: axes of one sample at one step, and where batch and time stand.
+
+    `shape` is without batch and time; `time_axis` None: a still image, shown for `Program.steps` steps.
+    """
+
+    shape: Integers
+    batch_axis: int
+    time_axis: int | None
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of the model as real numbers.
+
+    Integers of `value` are brought to the order `index` and the shape `shape` (one sample, one step); batch
+    and time stand at `batch_axis` and `time_axis` of the result (None: it has no time axis; of a value with
+    time it is the last step). They are converted to `dtype` and divided or multiplied in turn by `scalings`
+    (["div", x], ["mul", x], or ["steps"]: divided by the number of steps), x and each result rounded to
+    dtype. Then what they are worth:
+
+    count      nothing else happens: spikes, or numbers made of spikes
+    current    times the lattice of the projection `name` (2^-shift of it, or its rescale's scales), along
+               `axis` of `shape` counted from the end, in float64, rounded to float32
+    potential  times the unit of the neuron `name`, plus v_rest, in float64, rounded to float32
+    """
+
+    value: int
+    kind: str
+    name: str | None
+    axis: int
+    index: Index
+    shape: Integers
+    batch_axis: int
+    time_axis: int | None
+    dtype: str  # "float32" | "float64"
+    scalings: tuple[tuple[str, float] | tuple[str], ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """`steps` is T at calibration."""
+
+    steps: int
+    input: Input
+    values: tuple[Value, ...]
+    operations: tuple[Operation, ...]
+    outputs: tuple[Output, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        d = _plain(asdict_shallow(self))
+        assert isinstance(d, dict)
+        return d
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Program:
+        """The program of a JSON object; KeyError, TypeError or ValueError where it is not one.
+
+        Only the form is looked at here: `check.py` proves that it can be run.
+        """
+        return cls(
+            steps=_integer(d["steps"]),
+            input=_from(Input, d["input"]),
+            values=tuple(_from(Value, v) for v in d["values"]),
+            operations=tuple(_from(OPERATIONS[o["kind"]], o) for o in d["operations"]),
+            outputs=tuple(_from(Output, o) for o in d["outputs"]),
+        )
+
+
+def asdict_shallow(x: Any) -> dict[str, Any]:
+    """Fields of a dataclass; an operation's kind with them."""
+    d = {f.name: getattr(x, f.name) for f in fields(x)}
+    return {"kind": x.kind, **d} if isinstance(x, Operation) else d
+
+
+def _plain(x: Any) -> Any:
+    """JSON-able form."""
+    if isinstance(x, Index):
+        return index_to(x)
+    if isinstance(x, Window):
+        return asdict(x)
+    if isinstance(x, (Program, Operation, Value, Input, Output)):
+        return _plain(asdict_shallow(x))
+    if isinstance(x, dict):
+        return {k: _plain(v) for k, v in x.items()}
+    return [_plain(i) for i in x] if isinstance(x, (list, tuple)) else x
+
+
+def _integer(x: Any) -> int:
+    if not isinstance(x, int) or isinstance(x, bool):
+        raise TypeError(f"{x!r} is not a whole number")
+    return x
+
+
+def _from(cls: Any, d: dict[str, Any]) -> Any:
+    known = {f.name for f in fields(cls)}
+    odd = set(d) - known - {"kind"} if issubclass(cls, Operation) else set(d) - known
+    if odd:
+        raise ValueError(f"unknown field {min(odd)!r}")
+    return cls(**{name: _field(name, d[name]) for name in known})
+
+
+def _field(name: str, x: Any) -> Any:
+    if x is None:
+        return None
+    if name in ("index", "channel", "element"):
+        return index_from(x)
+    if name == "window":
+        return Window(**{k: tuple(map(_integer, v)) for k, v in x.items()})
+    return _tuples(x)
+
+
+def _tuples(x: Any) -> Any:
+    return tuple(map(_tuples, x)) if isinstance(x, list) else x

@@ -1,0 +1,143 @@
+"""The executor in NumPy: exact, portable, and what the native kernels are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptq4snn.runtime.numpy_ops import kernel_of
+from ptq4snn.runtime.numpy_run import Array, Run
+from ptq4snn.runtime.parameters import Model
+from ptq4snn.runtime.program import MatMul, Neuron, Operation, Program, Project
+from ptq4snn.runtime.state import State, pack_rows, rows_of, unpack_rows
+from ptq4snn.runtime.statistics import OperationStatistics, Statistics
+
+__all__ = ["NumpyExecutor"]
+
+TILE = 2**21  # elements that may live at once before the batch is cut
+
+
+class NumpyExecutor:
+    """`executor.Executor`. Memory follows a tile of the batch; the number of threads is NumPy's own."""
+
+    kernels = "numpy"
+
+    def __init__(self, model: Model, tile: int = TILE) -> None:
+        self.model, self.tile, self.profile = model, tile, False
+        self._kernels = [kernel_of(model, op) for op in model.program.operations]
+        self._rows = {op.output: rows_of(model, op) for op in _stateful(model.program)}
+        self._last = _last_reads(model.program)
+        self._times = np.zeros(len(self._kernels))
+        self._counts = np.zeros((len(self._kernels), 2))  # non-zero inputs, inputs
+        self._seen = (0, 0, 0)  # samples, steps, bytes of the last call
+
+    def execute(
+        self, x: NDArray[np.float32], steps: int, state: State | None, keep: Sequence[int], threads: int
+    ) -> dict[int, NDArray[np.int64]]:
+        batch, first = x.shape[1], 0 if state is None else state.steps
+        self._times[:], self._counts[:] = 0, 0
+        peak = _peak(self.model.program, self._last, set(keep), steps)
+        size = max(1, min(batch, self.tile // peak))
+        self._seen = (batch, steps, 8 * peak * size)
+        out = {v: self._blank(v, steps, batch) for v in keep}
+        for begin in range(0, batch, size):
+            tile = slice(begin, min(begin + size, batch))
+            run = Run(x[:, tile], steps, first, {}, {}, {})
+            if state is not None:
+                self._resume(run, state, tile)
+            self._run(run, set(keep))
+            for v in keep:
+                timed = self.model.program.values[v].time
+                out[v][..., tile, :, :] = run.values[v] if timed else run.values[v][0]
+            if state is not None:
+                self._suspend(run, state, tile)
+        if state is not None:
+            state.steps += steps
+        return out
+
+    def _blank(self, v: int, steps: int, batch: int) -> NDArray[np.int64]:
+        value = self.model.program.values[v]
+        shape = (batch, value.positions, value.channels)
+        return np.empty((steps, *shape) if value.time else shape, dtype=np.int64)
+
+    def _run(self, run: Run, keep: set[int]) -> None:
+        for i, (op, kernel) in enumerate(zip(self.model.program.operations, self._kernels, strict=True)):
+            inputs = [run.values[v] for v in op.inputs]
+            begin = perf_counter()
+            run.values[op.output] = kernel(run, inputs)
+            if self.profile:
+                self._measure(i, op, inputs, perf_counter() - begin)
+            for v in self._last[i]:
+                if v not in keep:
+                    del run.values[v]
+
+    def _resume(self, run: Run, state: State, tile: slice) -> None:
+        for v, rows in self._rows.items():
+            value = self.model.program.values[v]
+            v_q = unpack_rows(rows, state.rows[v][tile])
+            run.membranes[v] = v_q.reshape(len(v_q), value.positions, value.channels)
+        for v, total in state.sums.items():
+            run.sums[v] = total[tile]
+
+    def _suspend(self, run: Run, state: State, tile: slice) -> None:
+        for v, rows in self._rows.items():
+            state.rows[v][tile] = pack_rows(rows, run.membranes[v])
+        for v in state.sums:
+            state.sums[v][tile] = run.sums[v]
+
+    def _measure(self, i: int, op: Operation, inputs: Sequence[Array], seconds: float) -> None:
+        self._times[i] += seconds
+        if isinstance(op, (Project, MatMul)):
+            self._counts[i] += np.count_nonzero(inputs[0]), inputs[0].size
+
+    def statistics(self) -> Statistics:
+        """Of the last call; times and densities only where `profile` was set before it."""
+        samples, steps, arena = self._seen
+        operations = []
+        for op, seconds, (busy, all_) in zip(
+            self.model.program.operations, self._times, self._counts, strict=True
+        ):
+            density = float(busy / all_) if all_ else None
+            path = "dense" if isinstance(op, (Project, MatMul)) else ""
+            operations.append(OperationStatistics(op.name, op.kind, 1e3 * float(seconds), density, path))
+        state = sum(r.count * r.size for r in self._rows.values())
+        return Statistics(self.kernels, tuple(operations), samples, steps, self._weights(), state, arena)
+
+    def _weights(self) -> int:
+        """The parameters as this executor holds them: 4 bytes and more a weight."""
+        return sum(4 * p.weight.size + 8 * p.bias.size for p in self.model.projections.values())
+
+
+def _stateful(program: Program) -> list[Neuron]:
+    return [op for op in program.operations if isinstance(op, Neuron) and not op.once]
+
+
+def _made(op: Operation) -> list[int]:
+    potential = op.potential if isinstance(op, Neuron) else None
+    return [op.output] if potential is None else [op.output, potential]
+
+
+def _last_reads(program: Program) -> list[list[int]]:
+    """For each operation, the values that nobody reads after it."""
+    last: dict[int, int] = {}
+    for i, op in enumerate(program.operations):
+        for v in (*op.inputs, *_made(op)):
+            last[v] = i
+    out: list[list[int]] = [[] for _ in program.operations]
+    for v, i in last.items():
+        out[i].append(v)
+    return out
+
+
+def _peak(program: Program, last: list[list[int]], keep: set[int], steps: int) -> int:
+    """The most elements of one sample that live at once."""
+    live = peak = 0
+    size = [v.positions * v.channels * (steps if v.time else 1) for v in program.values]
+    for i, op in enumerate(program.operations):
+        live += sum(size[v] for v in _made(op))
+        peak = max(peak, live)
+        live -= sum(size[v] for v in last[i] if v not in keep)
+    return peak

@@ -1,0 +1,167 @@
+"""The state of a session, packed: what the neurons keep and what was summed over time so far.
+
+A neuron has one row for each position of a sample, or, where each element has a channel of its own, a single
+row for the whole sample. A row holds the fields Vq - zero in two's complement, the widest first, those of one
+width in the order of the channels; each at its width, its lowest bit first, densely; the row is padded to a
+whole byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
+from ptq4snn.errors import BundleError
+from ptq4snn.runtime.parameters import Model
+from ptq4snn.runtime.program import Neuron, TimeSum
+
+__all__ = ["MAX_STEPS", "Rows", "State", "pack_rows", "rows_of", "unpack_rows"]
+
+MAX_STEPS = 2**16  # of one sequence: what is summed over time is bounded by it
+
+Bytes = NDArray[np.uint8]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Packing of one neuron: `count` rows of `size` bytes a sample, each with the elements `order`."""
+
+    count: int
+    size: int
+    order: Integers  # [fields] element of the row that is stored there
+    widths: tuple[tuple[int, int], ...]  # width and number of fields, the widest first
+    zero: Integers  # [fields] of the elements in their own order
+
+
+def rows_of(model: Model, op: Neuron) -> Rows:
+    numbers, value = model.neurons[op.name], model.program.values[op.output]
+    bits, zero, count = numbers.bits, numbers.zero, value.positions
+    if op.channel is not None:
+        channel = op.channel.array()
+        bits, zero, count = bits[channel], zero[channel], 1
+    order = np.argsort(-bits, kind="stable")
+    widths = tuple((int(w), int((bits == w).sum())) for w in sorted(set(bits.tolist()), reverse=True))
+    return Rows(count, -(-int(bits.sum()) // 8), order, widths, zero)
+
+
+def pack_rows(rows: Rows, v: NDArray[Any]) -> Bytes:
+    """States Vq [B, positions, channels] as [B, count, size]."""
+    fields = (v.reshape(len(v), rows.count, -1).astype(np.int64) - rows.zero)[..., rows.order]
+    parts, begin = [], 0
+    for width, n in rows.widths:
+        size = max(8, width) // 8
+        part = np.ascontiguousarray(fields[..., begin : begin + n].astype(f"<i{size}")[..., None])
+        bits = np.unpackbits(part.view(np.uint8), axis=-1, count=width, bitorder="little")
+        parts.append(bits.reshape(*bits.shape[:2], -1))
+        begin += n
+    return np.packbits(np.concatenate(parts, axis=-1), axis=-1, bitorder="little")
+
+
+def unpack_rows(rows: Rows, packed: Bytes) -> Integers:
+    """Inverse of `pack_rows`: Vq [B, count, fields]."""
+    bits = np.unpackbits(packed, axis=-1, bitorder="little")
+    out = np.empty((*packed.shape[:2], len(rows.order)), dtype=np.int64)
+    begin = at = 0
+    for width, n in rows.widths:
+        size = max(8, width) // 8
+        part = bits[..., at : at + n * width].reshape(*packed.shape[:2], n, width)
+        # a field of less than a byte: its bits go to the top, and come down with the sign
+        low = np.zeros((*part.shape[:-1], 8 * size - width), dtype=np.uint8)
+        whole = np.packbits(np.concatenate([low, part], axis=-1), axis=-1, bitorder="little")
+        signed = whole.view(f"<i{size}")[..., 0] >> (8 * size - width)
+        out[..., rows.order[begin : begin + n]] = signed
+        begin, at = begin + n, at + n * width
+    return out + rows.zero
+
+
+@dataclass
+class State:
+    """Where `batch` sequences stand after `steps` steps; keys are the numbers of values."""
+
+    mark: str  # of the model it belongs to
+    batch: int
+    steps: int
+    rows: dict[int, Bytes] = field(default_factory=dict)  # of a neuron: [B, count, size]
+    sums: dict[int, Integers] = field(default_factory=dict)  # of a sum over time: [B, positions, channels]
+
+    @classmethod
+    def new(cls, model: Model, batch: int) -> State:
+        """Everything at rest."""
+        state = cls(model.mark, batch, 0)
+        for op in model.program.operations:
+            if isinstance(op, Neuron) and not op.once:
+                rows = rows_of(model, op)
+                at_rest = np.zeros((1, rows.count * len(rows.order)), dtype=np.int64)
+                state.rows[op.output] = np.repeat(pack_rows(rows, at_rest), batch, axis=0)
+            elif isinstance(op, TimeSum):
+                value = model.program.values[op.output]
+                state.sums[op.output] = np.zeros((batch, value.positions, value.channels), dtype=np.int64)
+        return state
+
+    def copy(self) -> State:
+        rows = {v: a.copy() for v, a in self.rows.items()}
+        return State(self.mark, self.batch, self.steps, rows, {v: a.copy() for v, a in self.sums.items()})
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self.rows.values()) + sum(a.nbytes for a in self.sums.values())
+
+    def check(self, model: Model) -> None:
+        """That it belongs to `model` and can go on there."""
+        if self.mark != model.mark:
+            raise BundleError("the state was saved by another model; give the one of this bundle")
+        one = State.new(model, 1)  # of one sample: the batch of a stranger's state may be absurd
+        fits = self.batch > 0 and 0 <= self.steps <= MAX_STEPS
+        fits = fits and _shapes(self) == [(v, (self.batch, *shape[1:])) for v, shape in _shapes(one)]
+        bounds = model.bounds.values
+        if not fits or any(((a < bounds[v][0]) | (a > bounds[v][1])).any() for v, a in self.sums.items()):
+            raise BundleError("the state does not fit its model; save it again")
+
+    def save(self, path: str | Path) -> None:
+        """Write the state all at once, as a bundle without a model."""
+        arrays = {f"rows/{v}": IntegerArray(a.view(np.int8), 8) for v, a in self.rows.items()}
+        for v, a in self.sums.items():  # an int64 is two int32
+            halves = a.astype("<i8").view("<i4").reshape(*a.shape, 2)
+            arrays[f"sums/{v}"] = IntegerArray(halves, 32)
+        write_bundle(
+            path, {"state": {"model": self.mark, "batch": self.batch, "steps": self.steps}}, arrays, {}
+        )
+
+    @classmethod
+    def load(cls, path: str | Path, model: Model | None = None) -> State:
+        """A saved state, checked against `model`; `Runtime.restore` does that as well."""
+        bundle = read_bundle(path)
+        try:
+            head = bundle.plan["state"]
+            state = cls(str(head["model"]), _whole(head["batch"]), _whole(head["steps"]))
+            for name, a in bundle.integers.items():
+                kind, _, number = name.partition("/")
+                if kind == "rows":
+                    state.rows[int(number)] = a.values.astype(np.int8).view(np.uint8)
+                elif kind == "sums":
+                    halves = np.ascontiguousarray(a.values.astype("<i4"))
+                    state.sums[int(number)] = halves.view("<i8")[..., 0].astype(np.int64)
+        except (KeyError, TypeError, ValueError, IndexError) as why:
+            raise BundleError(
+                f"{path} holds no state of a session; save one with rt.state.save(path)"
+            ) from why
+        if model is not None:
+            state.check(model)
+        return state
+
+
+def _whole(x: Any) -> int:
+    if not isinstance(x, int) or isinstance(x, bool):
+        raise TypeError("not a whole number")
+    return x
+
+
+def _shapes(state: State) -> list[tuple[int, tuple[int, ...]]]:
+    rows = [(v, a.shape) for v, a in sorted(state.rows.items())]
+    return rows + [(v, a.shape) for v, a in sorted(state.sums.items())]

@@ -1,0 +1,175 @@
+"""Bundles of strangers: a model, or one sentence; never anything else. And none of it needs torch."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from runtime.bundles import parts_of, plan_of, write_model
+from runtime.programs import random_input, random_model
+from runtime.test_state import same
+
+from ptq4snn.bundle.format import Bundle, IntegerArray, write_bundle
+from ptq4snn.errors import BundleError, DataError
+from ptq4snn.runtime import Runtime, load, load_model_file, model_of
+from ptq4snn.runtime.loading import _Stored, model_in
+from ptq4snn.runtime.parameters import Model
+
+ODD = (
+    None, True, -1, 0, 1, 2, 3, 17, 255, 2**31, 2**63, -(2**70), 0.5, 1e300, "", "max", "dither", [], {},
+    [[]], [1, 2], [-1] * 20, {"$array": "biases/project1"}, {"$array": "nowhere"}, {"$array": []},
+)  # fmt: skip
+
+
+def test_a_bundle_is_its_model(tmp_path: Path) -> None:
+    for seed in range(12):
+        model = random_model(seed, 8)
+        write_model(model, tmp_path / "m.ptq")
+        read = load_model_file(tmp_path / "m.ptq")
+        assert read.mark == model.mark
+        assert read.bounds.values == model.bounds.values
+        x = random_input(model, seed, 2)
+        assert same(load(tmp_path / "m.ptq", "numpy")(x), Runtime(model, "numpy")(x))
+
+
+def test_a_plan_and_its_integers_are_a_model() -> None:
+    model = random_model(3, 8)
+    arrays = {f"weights/{n}": p.weight.astype(float) for n, p in model.projections.items()}
+    arrays |= {f"biases/{n}": p.bias.astype(float) for n, p in model.projections.items()}
+    integers = {n: _Stored(arrays, n) for n in model.projections}
+    assert model_of(model.program, plan_of(model), integers).mark == model.mark
+    with pytest.raises(BundleError, match="is not whole"):
+        model_of(model.program, plan_of(model), {})
+
+
+def test_bundles_without_a_program_or_a_model(tmp_path: Path) -> None:
+    header, integers, floats = parts_of(random_model(3))
+    write_bundle(tmp_path / "a", {"plan": header["plan"], "signature": {}}, integers, floats)
+    write_bundle(
+        tmp_path / "b", {**header, "program": None, "not_lowered": "'conv' is odd"}, integers, floats
+    )
+    for name in "ab":
+        with pytest.raises(
+            BundleError, match="could not be lowered: 'conv' is odd" if name == "b" else "again"
+        ):
+            load(tmp_path / name)
+    write_bundle(tmp_path / "c", {"state": {}}, {}, {})
+    with pytest.raises(BundleError, match="no quantized model"):
+        load(tmp_path / "c")
+    with pytest.raises(BundleError, match="not a file"):
+        load(tmp_path / "d")
+
+
+def test_an_array_is_not_unfolded_twice(tmp_path: Path) -> None:
+    """A thousand references of twenty bytes to one large array would fill the memory."""
+    header, integers, floats = parts_of(random_model(3, 8))
+    big = {**integers, "big": IntegerArray(np.zeros(10**6, np.int8), 8)}
+    header["program"]["outputs"] = [{"$array": "big"}] * 1000
+    write_bundle(tmp_path / "m", header, big, floats)
+    with pytest.raises(BundleError, match="twice"):
+        load(tmp_path / "m")
+
+
+def places(x: Any) -> list[tuple[Any, Any]]:
+    """Every container with every key in it, the header's own included."""
+    inside = list(x.items()) if isinstance(x, dict) else list(enumerate(x)) if isinstance(x, list) else []
+    return [(x, key) for key, _ in inside] + [p for _, item in inside for p in places(item)]
+
+
+def spoil(draw: Any, header: dict[str, Any], arrays: dict[str, IntegerArray]) -> None:
+    """One change at a random place of the header or of an array."""
+    if draw(st.booleans()) and draw(st.booleans()):
+        name = draw(st.sampled_from(sorted(arrays)))
+        old = arrays[name]
+        values = draw(
+            st.sampled_from((old.values[:-1], old.values.reshape(-1), old.values * 0 - 1, old.values[:0]))
+        )
+        arrays[name] = IntegerArray(values, old.bits)
+        return
+    held = header["program" if draw(st.booleans()) else "plan"]
+    owner, key = draw(st.sampled_from(places(held)))
+    how = draw(st.sampled_from(("replace", "drop", "next", "double")))
+    if how == "drop":
+        del owner[key]
+    elif how == "next" and isinstance(owner[key], int):
+        owner[key] += draw(st.sampled_from((-1, 1)))
+    elif how == "double" and isinstance(owner[key], list):
+        owner[key] = owner[key] * 2
+    else:
+        owner[key] = copy.deepcopy(draw(st.sampled_from(ODD)))
+
+
+def runs(model: Model) -> None:
+    """What was accepted runs."""
+    program = model.program
+    size = sum(v.positions * v.channels for v in program.values)
+    if size > 10**5 or program.steps > 50 or np.prod(program.input.shape) > 10**5:
+        return
+    try:
+        Runtime(model, "numpy")(random_input(model, 0, 1))
+    except DataError as why:
+        assert "\n" not in str(why)
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data(), st.integers(0, 15))
+def test_a_spoilt_bundle_is_refused_or_runs(data: Any, seed: int) -> None:
+    header, arrays, floats = copy.deepcopy(parts_of(random_model(seed, 4, 300)))
+    for _ in range(data.draw(st.integers(1, 2))):
+        spoil(data.draw, header, arrays)
+    try:
+        model = model_in(Bundle(json.loads(json.dumps(header)), arrays, floats))
+    except BundleError as why:
+        assert "\n" not in str(why) and len(str(why)) < 1000
+        return
+    runs(model)
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "jinja2", "rich"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+import ptq4snn.runtime
+
+rt = ptq4snn.runtime.load(sys.argv[1], kernels="numpy")
+x = np.load(sys.argv[2])
+np.save(sys.argv[3], rt(x))
+rt.step(x)
+rt.state.save(sys.argv[3] + ".state")
+assert "torch" not in sys.modules
+"""
+
+
+def run_without_torch(bundle: Path, x: Any, folder: Path) -> Any:
+    np.save(folder / "x.npy", x)
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(bundle), str(folder / "x.npy"), str(folder / "y.npy")]
+    paths = {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": ""}
+    done = subprocess.run(command, capture_output=True, text=True, env=paths, check=False)
+    assert done.returncode == 0, done.stderr
+    return np.load(folder / "y.npy")
+
+
+def test_a_bundle_runs_where_torch_cannot_be_imported(tmp_path: Path) -> None:
+    model = next(
+        m
+        for m in map(random_model, range(99))
+        if len(m.program.outputs) == 1 and not m.program.input.time_axis
+    )
+    write_model(model, tmp_path / "m.ptq")
+    x = random_input(model, 0, 3)
+    found = run_without_torch(tmp_path / "m.ptq", x, tmp_path)
+    assert same(found, Runtime(model, "numpy")(x))
