@@ -23,8 +23,8 @@ from ptq4snn.runtime.native import NativeExecutor, available, binding, build, pl
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """The library's place is an empty one."""
     levels()
-    place = tmp_path / "_kernels.so"
-    monkeypatch.setattr(binding, "LIBRARY", place)
+    place = tmp_path / build.LIBRARY.name
+    monkeypatch.setattr(build, "LIBRARY", place)
     binding.library.cache_clear()
     yield place
     monkeypatch.undo()
@@ -41,7 +41,8 @@ def test_without_a_library_numpy_is_used(elsewhere: Path) -> None:
 
 
 def test_a_stale_library_is_not_used(elsewhere: Path) -> None:
-    stale = build.LIBRARY.read_bytes().replace(build.source_hash().encode(), b"0123456789abcdef")
+    real = Path(build.__file__).with_name(elsewhere.name)
+    stale = real.read_bytes().replace(build.source_hash().encode(), b"0123456789abcdef")
     elsewhere.write_bytes(stale)
     with pytest.warns(UserWarning, match="built from other sources"):
         assert available() == ()

@@ -39,8 +39,9 @@ class Runtime:
     """`rt(x)` runs a whole sequence; `rt.step(frame)` one step of a session, whose state it keeps."""
 
     def __init__(self, model: Model, kernels: str = "auto", threads: int = 1) -> None:
-        self.model, self.threads = model, _threads(threads)
+        self.threads = _threads(threads)
         self._executor, self.kernels = _executor(model, kernels)
+        self.model = model if self.kernels == "numpy" else model.bare()
         self._decoders = [Decoder(model, out) for out in model.program.outputs]
         self._keep = sorted({out.value for out in model.program.outputs})
         self._state: State | None = None

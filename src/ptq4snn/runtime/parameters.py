@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -119,6 +119,16 @@ class Model:
                     digest.update(piece)
                 digest.update(name.encode())
         return digest.hexdigest()
+
+    def bare(self) -> Model:
+        """The same without the weights, of which the shapes stay: for an engine that holds them packed."""
+        projections = {
+            name: replace(p, weight=np.broadcast_to(np.int8(0), p.weight.shape))
+            for name, p in self.projections.items()
+        }
+        out = replace(self, projections=projections)
+        out.__dict__["mark"] = self.mark
+        return out
 
 
 def _pieces(numbers: Any) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ whole byte.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +97,9 @@ class State:
         for op in model.program.operations:
             if isinstance(op, Neuron) and not op.once:
                 rows = rows_of(model, op)
-                at_rest = np.zeros((1, rows.count * len(rows.order)), dtype=np.int64)
-                state.rows[op.output] = np.repeat(pack_rows(rows, at_rest), batch, axis=0)
+                at_rest = np.zeros((1, len(rows.order)), dtype=np.int64)  # all rows are alike
+                row = pack_rows(replace(rows, count=1), at_rest)
+                state.rows[op.output] = np.tile(row, (batch, rows.count, 1))
             elif isinstance(op, TimeSum):
                 value = model.program.values[op.output]
                 state.sums[op.output] = np.zeros((batch, value.positions, value.channels), dtype=np.int64)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Build the kernel harness:  build.sh SOURCE.cpp PROGRAM [flags ...]    CXX=aarch64-linux-gnu-g++ cross-compiles.
+# Build the kernel harness:  build.sh SOURCE.cpp PROGRAM [flags ...]
+# CXX=aarch64-linux-gnu-g++ cross-compiles; LEVELS=scalar leaves the x86 levels out.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 csrc=$here/../../../src/ptq4snn/runtime/native/csrc
@@ -19,8 +20,8 @@ level() { # name, machine flags
 
 level scalar
 have=
-case $($CXX -dumpmachine) in
-x86_64*)
+case ${LEVELS:-all}-$($CXX -dumpmachine) in
+all-x86_64*)
   level avx2 -mavx2 -mfma -mbmi2 -mpopcnt
   level avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mfma -mbmi2 -mpopcnt
   have="-DPTQ_HAVE_AVX2 -DPTQ_HAVE_AVX512"

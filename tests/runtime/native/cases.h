@@ -87,13 +87,32 @@ struct Input {
   Input(const Input&) = delete;
 };
 
-inline Projection random_projection(Random& r, int in_positions, int cin, int cout, int groups, int bits) {
+// A convolution over an image of height x width.
+inline void convolve(Random& r, int height, int width, Projection& p) {
+  const int kernel = (int)r.of({1, 2, 3, 3, 3, 5}), stride = (int)r.between(1, 2), pad = (int)r.between(0, kernel / 2);
+  const int rows = (height + 2 * pad - kernel) / stride + 1, columns = (width + 2 * pad - kernel) / stride + 1;
+  p.taps = kernel * kernel, p.positions = rows * columns;
+  for (int y = 0; y < rows; ++y)
+    for (int x = 0; x < columns; ++x)
+      for (int k = 0; k < p.taps; ++k) {
+        const int iy = y * stride + k / kernel - pad, ix = x * stride + k % kernel - pad;
+        const bool inside = iy >= 0 && iy < height && ix >= 0 && ix < width;
+        p.table.push_back(inside ? iy * width + ix : -1);
+      }
+}
+
+inline Projection random_projection(Random& r, int height, int width, int cin, int cout, int groups, int bits) {
   Projection p;
   p.cin = cin, p.cout = cout, p.groups = groups, p.bits = bits, p.shift = (int)r.between(0, 4);
   const bool linear = r.chance(0.2);
-  p.taps = linear ? 1 : (int)r.of({1, 3, 9, 10});
-  p.positions = linear ? in_positions : (int)r.between(1, 7);
-  for (int i = 0; !linear && i < p.positions * p.taps; ++i) p.table.push_back((int)r.between(-1, in_positions - 1));
+  const int in_positions = height * width;
+  p.taps = 1, p.positions = in_positions;
+  if (!linear && height >= 5 && width >= 5) {
+    convolve(r, height, width, p);
+  } else if (!linear) {
+    p.taps = (int)r.of({1, 3, 9, 10}), p.positions = (int)r.between(1, 7);
+    for (int i = 0; i < p.positions * p.taps; ++i) p.table.push_back((int)r.between(-1, in_positions - 1));
+  }
   p.weights.resize((size_t)p.taps * (cin / groups) * cout);
   const bool extreme = r.chance(0.2);
   const int top = 1 << (bits - 1);
@@ -115,17 +134,23 @@ inline void add_rescale(Random& r, Projection& p, Type out) {
   p.lo = (int32_t)least(out), p.hi = (int32_t)largest(out);
 }
 
+// Weights packed and, at times, the tap table inverted ahead.
 struct PackedLayer {
   Memory weights;
+  std::vector<int32_t> inverse;
   Layer layer;
 
-  PackedLayer(const Projection& p, bool narrow, Path path) {
+  PackedLayer(const Projection& p, int in_positions, bool narrow, Path path, bool inverted) {
     const int each = p.cin / p.groups;
     weights = aligned(weights_bytes(p.taps, each, p.cout, p.bits));
     pack_weights(p.weights.data(), p.taps, each, p.cout, p.bits, weights.get());
     layer = {p.positions, p.taps, p.table.empty() ? nullptr : p.table.data(), p.cin, p.cout, weights.get(), p.bits,
              p.shift, p.bias.empty() ? nullptr : p.bias.data(), p.bias_row.empty() ? nullptr : p.bias_row.data(),
              narrow, p.m.empty() ? nullptr : p.m.data(), p.n.empty() ? nullptr : p.n.data(), p.lo, p.hi, path, nullptr};
+    if (!inverted || p.table.empty()) return;
+    inverse.resize(inverse_numbers(p.positions, p.taps, in_positions));
+    make_inverse(p.table.data(), p.positions, p.taps, in_positions, inverse.data());
+    layer.inverse = inverse.data();
   }
 };
 

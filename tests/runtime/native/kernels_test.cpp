@@ -36,19 +36,21 @@ struct Case {
 
   Case(Random& random, bool grouped) : r(random) {
     steps = (int)r.between(1, 5);
-    const int in_steps = r.chance(0.2) ? 1 : steps, in_positions = (int)r.between(1, 6);
-    const int each = grouped ? (int)r.of({1, 1, 2, 3}) : (int)r.of({1, 3, 5, 31, 64, 65, 100, 128, 300, 513});
+    const bool image = r.chance(0.3);
+    const int height = image ? (int)r.between(5, 7) : 1, width = (int)(image ? r.between(5, 8) : r.between(1, 6));
+    const int in_steps = r.chance(0.2) ? 1 : steps, in_positions = height * width;
+    const int each = grouped ? (int)r.of({1, 1, 2, 3}) : (int)(image ? r.of({1, 3, 64, 65, 130}) : r.of({1, 3, 5, 31, 64, 65, 100, 128, 300, 513}));
     const int groups = grouped ? (int)r.of({1, 3, 64, 70}) : 1;
     const int bits = (int)r.of({2, 3, 4, 4, 4, 8});
-    const int cout = grouped ? groups * (int)r.of({1, 1, 2}) : (int)r.of({1, 10, 64, 65, 100, 128, 200});
+    const int cout = grouped ? groups * (int)r.of({1, 1, 2}) : (int)(image ? r.of({1, 64, 70, 130}) : r.of({1, 10, 64, 65, 100, 128, 200}));
     if (r.chance(0.65))
       input.reset(new Input(r, in_positions, in_steps, each * groups, (int)r.between(1, 3),
                             r.of({0.0, 0.02, 0.1, 0.3, 1.0})));
     else
       input.reset(new Input(r, in_positions, in_steps, each * groups,
                             r.of({Type::U8, Type::S8, Type::I8, Type::I16, Type::I32}),
-                            std::max<int64_t>(255, (1 << 27) / (10 * each << (bits - 1)))));
-    p = random_projection(r, in_positions, each * groups, cout, groups, bits);
+                            std::max<int64_t>(255, (1 << 27) / (25 * each << (bits - 1)))));
+    p = random_projection(r, height, width, each * groups, cout, groups, bits);
     if (input->source.rows) p.shift = std::min(p.shift, 3);  // y fits int32
     scale = 1, narrow = true;
     for (int i = 0; i < p.positions; ++i)
@@ -65,7 +67,7 @@ struct Case {
 
 static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? (c.r.chance(0.5) ? Type::S8 : Type::I8) : Type::I16;
-  PackedLayer packed(c.p, c.narrow, path);
+  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.7));
   const Grouped g = {packed.layer, c.p.groups};
   std::vector<uint8_t> out((size_t)c.p.positions * c.steps * c.p.cout * size_of(type));
   const RowsOut rows = {out.data(), type, c.steps, c.p.cout};
@@ -159,7 +161,7 @@ static void check_neuron(Case& c, const Kernels& k, const Cells& cells, int posi
 
 static void check_project_neuron(Case& c, const Kernels& k, Path path, const Cells& cells, int first_step,
                                  const Truth& truth, const Values* begin) {
-  PackedLayer packed(c.p, c.narrow, path);
+  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.7));
   const Neuron n = neuron_of(cells, c.r.chance(0.7) ? truth.bound : 0);
   check_neuron(c, k, cells, c.p.positions, truth, begin, "project_neuron",
                [&](const NeuronOut& out, const State* state, int from, int to) {

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.runtime.native.build import LIBRARY, is_fresh, source_hash
 
 __all__ = ["COUNTERS", "Engine", "Library", "library"]
 
@@ -68,19 +67,22 @@ class Library:
 @cache
 def library() -> Library | None:
     """The library of this package; None where it was not built, or from other sources, or is not wanted."""
+    # imported here, so that `python -m ptq4snn.runtime.native.build` is not imported before it runs
+    from ptq4snn.runtime.native import build
+
     wanted = os.environ.get("PTQ4SNN_KERNELS") != OFF and sys.byteorder == "little"
-    if not wanted or not LIBRARY.is_file():
+    if not wanted or not build.LIBRARY.is_file():
         return None
     again = "build it with python -m ptq4snn.runtime.native.build; NumPy is used until then"
     try:
-        if not is_fresh(LIBRARY):
+        if not build.is_fresh(build.LIBRARY):
             warnings.warn(f"the native kernels were built from other sources: {again}", stacklevel=2)
             return None
-        found = Library(LIBRARY)
+        found = Library(build.LIBRARY)
     except (OSError, AttributeError) as why:
         warnings.warn(f"the native kernels cannot be loaded ({why}): {again}", stacklevel=2)
         return None
-    return found if found.hash == source_hash() else None
+    return found if found.hash == build.source_hash() else None
 
 
 def _pointers(arrays: list[Array | None]) -> Any:

@@ -203,6 +203,8 @@ class Reader {
   }
 
   void read_state(const Row& f, Op& op) {
+    if (!has_neuron(op.kind) && op.kind != kTimeSum && !whole_state(op.kind))
+      throw Refused("an operation without memory has a state");
     int64_t bytes = times(out_elements(op), 8);  // sums over time
     if (op.kind != kTimeSum) {
       Fields& s = op.fields;
@@ -220,8 +222,6 @@ class Reader {
       for (int64_t i = 0; s.order && i < fields; ++i) small(s.order[i], 0, fields - 1);
       bytes = whole_state(op.kind) ? s.bytes : times(s.bytes, plan_->values[(size_t)op.output].positions);
     }
-    if (!has_neuron(op.kind) && op.kind != kTimeSum && !whole_state(op.kind))
-      throw Refused("an operation without memory has a state");
     int64_t& known = plan_->state_bytes[(size_t)op.state];
     if (known != 0 && (known != bytes || op.kind != kStoreState)) throw Refused("two operations share a state");
     known = bytes;

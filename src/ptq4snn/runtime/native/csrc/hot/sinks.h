@@ -48,10 +48,31 @@ struct NeuronSink {
   }
 };
 
-static inline int32_t rescaled(const Layer& l, int c, int32_t y) {
-  const int64_t r = rshift_even((int64_t)y * l.rescale_m[c], l.rescale_n[c]);
-  return r < l.lo ? l.lo : r > l.hi ? l.hi : (int32_t)r;
-}
+// The rescale of 64 channels in float64: m * 2^-n and y * m are exact there (products are proven below 2^53), and
+// adding 1.5 * 2^52 rounds halves to even.
+struct Rescale {
+  double by[kTile], lo, hi;
+
+  void set(const Layer& l, int channel) {
+    lo = l.lo, hi = l.hi;
+    for (int c = 0; c < kTile; ++c) {
+      const uint64_t power = (uint64_t)(1023 - l.rescale_n[channel + c]) << 52;
+      double scale;
+      std::memcpy(&scale, &power, 8);
+      by[c] = l.rescale_m[channel + c] * scale;
+    }
+  }
+
+  void apply(int32_t* y) const {
+    constexpr double kRound = 6755399441055744.0;
+    for (int c = 0; c < kTile; ++c) {
+      double x = y[c] * by[c];
+      x = x < lo ? lo : x;
+      x = x > hi ? hi : x;
+      y[c] = (int32_t)((x + kRound) - kRound);
+    }
+  }
+};
 
 struct RowsSink {
   const Layer& l;
@@ -65,6 +86,8 @@ struct RowsSink {
   void tile(int channel, int begin, int end, const X* sums, int source_steps) {
     const Currents<X> x = currents_of(l, sums, source_steps, channel);
     const int n = min_int(kTile, l.cout - channel);
+    Rescale rescale;
+    if (l.rescale_m) rescale.set(l, channel);
     char* data = static_cast<char*>(out.data);
     for (int p = begin; p < end; ++p)
       for (int t = 0; t < steps; ++t) {
@@ -72,8 +95,7 @@ struct RowsSink {
         const int32_t* bias = x.bias_at(p);
         int32_t y[kTile];
         for (int c = 0; c < kTile; ++c) y[c] = (int32_t)(((uint32_t)(int32_t)row[c] << x.shift) + (uint32_t)bias[c]);
-        if (l.rescale_m)
-          for (int c = 0; c < n; ++c) y[c] = rescaled(l, channel + c, y[c]);
+        if (l.rescale_m) rescale.apply(y);
         const int64_t at = ((int64_t)p * steps + t) * out.channels + channel;
         write_values(y, n, out.type, data + at * size_of(out.type));
       }

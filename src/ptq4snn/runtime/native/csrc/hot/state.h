@@ -13,107 +13,80 @@ static inline int fields_of(const StateLayout& s) {
   return n;
 }
 
-// Reads little-endian bits; never behind `end`.
-struct BitReader {
-  const uint8_t *in, *end;
-  uint64_t held;
-  int bits;
-
-  uint64_t take(int n) {  // n <= 32
-    while (bits < n) {
-      if (end - in >= 4) {
-        uint32_t four;
-        std::memcpy(&four, in, 4);
-        held |= (uint64_t)four << bits;
-        in += 4, bits += 32;
-      } else {
-        held |= (uint64_t)*in++ << bits;
-        bits += 8;
-      }
-    }
-    const uint64_t x = held & (((uint64_t)1 << n) - 1);
-    held >>= n;
-    bits -= n;
-    return x;
-  }
-};
-
-struct BitWriter {
-  uint8_t* out;
-  uint64_t held;
-  int bits;
-
-  void put(uint64_t x, int n) {  // n <= 32, x < 2^n
-    held |= x << bits;
-    bits += n;
-    if (bits >= 32) {
-      const uint32_t four = (uint32_t)held;
-      std::memcpy(out, &four, 4);
-      out += 4, held >>= 32, bits -= 32;
-    }
-  }
-
-  void finish() {
-    for (; bits > 0; bits -= 8, held >>= 8) *out++ = (uint8_t)held;
-  }
-};
-
-// Eight fields of `width` <= 4 bits side by side, to and from eight bytes (low bits, not sign-extended).
-static inline uint64_t spread8(uint64_t x, int width) {
-#if defined(__BMI2__)
-  return _pdep_u64(x, 0x0101010101010101ull * ((1u << width) - 1));
-#else
-  uint64_t out = 0;
-  for (int i = 0; i < 8; ++i) out |= (x >> (width * i) & ((1u << width) - 1)) << (8 * i);
-  return out;
-#endif
-}
-
-static inline uint64_t gather8(uint64_t x, int width) {
-#if defined(__BMI2__)
-  return _pext_u64(x, 0x0101010101010101ull * ((1u << width) - 1));
-#else
-  uint64_t out = 0;
-  for (int i = 0; i < 8; ++i) out |= (x >> (8 * i) & ((1u << width) - 1)) << (width * i);
-  return out;
-#endif
-}
-
-static inline int32_t sign_extend(uint64_t x, int width) {
+static inline int32_t sign_extend(uint32_t x, int width) {
   const uint32_t sign = (uint32_t)1 << (width - 1);
-  return (int32_t)(((uint32_t)x ^ sign) - sign);
+  return (int32_t)((x ^ sign) - sign);
 }
 
-static inline void read_fields(BitReader& r, int width, int count, int32_t* out) {
-  int i = 0;
-  if (width <= 4) {
-    for (; i + 8 <= count; i += 8) {
-      const uint64_t eight = spread8(r.take(8 * width), width);
-      for (int j = 0; j < 8; ++j) out[i + j] = sign_extend(eight >> (8 * j) & 255, width);
-    }
+// Fields that begin with a byte: the loops become vector code.
+static inline void read_aligned(const uint8_t* in, int width, int n, int32_t* out) {
+  if (width == 32) {
+    std::memcpy(out, in, (size_t)n * 4);
+  } else if (width == 16) {
+    for (int i = 0; i < n; ++i) out[i] = (int16_t)(in[2 * i] | in[2 * i + 1] << 8);
+  } else if (width == 8) {
+    for (int i = 0; i < n; ++i) out[i] = (int8_t)in[i];
+  } else if (width == 4) {
+    for (int i = 0; i < n / 2; ++i) out[2 * i] = ((in[i] & 15) ^ 8) - 8, out[2 * i + 1] = ((in[i] >> 4) ^ 8) - 8;
+    if (n % 2) out[n - 1] = ((in[n / 2] & 15) ^ 8) - 8;
+  } else {
+    for (int i = 0; i < n / 4; ++i)
+      for (int j = 0; j < 4; ++j) out[4 * i + j] = ((in[i] >> (2 * j) & 3) ^ 2) - 2;
+    for (int i = n / 4 * 4; i < n; ++i) out[i] = ((in[i / 4] >> (2 * (i % 4)) & 3) ^ 2) - 2;
   }
-  for (; i < count; ++i) out[i] = sign_extend(r.take(width), width);
 }
 
-static inline void write_fields(BitWriter& w, int width, int count, const int32_t* in) {
-  int i = 0;
-  if (width <= 4) {
-    for (; i + 8 <= count; i += 8) {
-      uint64_t eight = 0;
-      for (int j = 0; j < 8; ++j) eight |= (uint64_t)(uint8_t)in[i + j] << (8 * j);
-      w.put(gather8(eight, width), 8 * width);
-    }
+// The bits behind the last field of a byte become zero.
+static inline void write_aligned(uint8_t* out, int width, int n, const int32_t* in) {
+  if (width == 32) {
+    std::memcpy(out, in, (size_t)n * 4);
+  } else if (width == 16) {
+    for (int i = 0; i < n; ++i) out[2 * i] = (uint8_t)in[i], out[2 * i + 1] = (uint8_t)((uint32_t)in[i] >> 8);
+  } else if (width == 8) {
+    for (int i = 0; i < n; ++i) out[i] = (uint8_t)in[i];
+  } else if (width == 4) {
+    for (int i = 0; i < n / 2; ++i) out[i] = (uint8_t)((in[2 * i] & 15) | (in[2 * i + 1] & 15) << 4);
+    if (n % 2) out[n / 2] = (uint8_t)(in[n - 1] & 15);
+  } else {
+    for (int i = 0; i < n / 4; ++i)
+      out[i] = (uint8_t)((in[4 * i] & 3) | (in[4 * i + 1] & 3) << 2 | (in[4 * i + 2] & 3) << 4 | (in[4 * i + 3] & 3) << 6);
+    if (n % 4) out[n / 4] = 0;
+    for (int i = n / 4 * 4; i < n; ++i) out[i / 4] = (uint8_t)(out[i / 4] | (in[i] & 3) << (2 * (i % 4)));
   }
-  const uint64_t mask = ((uint64_t)1 << width) - 1;
-  for (; i < count; ++i) w.put((uint32_t)in[i] & mask, width);
+}
+
+// Fields of 2 or 3 bits from any bit on; a byte behind the last field is never touched.
+static inline void read_bits(const uint8_t* row, int64_t bit, int width, int n, int32_t* out) {
+  for (int i = 0; i < n; ++i, bit += width) {
+    uint32_t x = row[bit / 8] >> (bit % 8);
+    if (bit % 8 + width > 8) x |= (uint32_t)row[bit / 8 + 1] << (8 - bit % 8);
+    out[i] = sign_extend(x & ((1u << width) - 1), width);
+  }
+}
+
+static inline void write_bits(uint8_t* row, int64_t bit, int width, int n, const int32_t* in) {
+  uint32_t held = bit % 8 ? row[bit / 8] & ((1u << bit % 8) - 1) : 0;
+  int bits = (int)(bit % 8);
+  uint8_t* out = row + bit / 8;
+  for (int i = 0; i < n; ++i) {
+    held |= ((uint32_t)in[i] & ((1u << width) - 1)) << bits;
+    bits += width;
+    if (bits >= 8) *out++ = (uint8_t)held, held >>= 8, bits -= 8;
+  }
+  if (bits > 0) *out = (uint8_t)held;
 }
 
 // One row to v [padded channels]; `fields` is room for as many.
 static inline void unpack_row(const StateLayout& s, const uint8_t* row, int32_t* fields, int32_t* v) {
-  BitReader reader = {row, row + s.row_bytes, 0, 0};
   const int n = fields_of(s);
   int32_t* to = s.order ? fields : v;
-  for (int i = 0, at = 0; i < 6; at += s.count[i++]) read_fields(reader, kWidths[i], s.count[i], to + at);
+  int64_t bit = 0;
+  for (int i = 0; i < 6; ++i) {
+    const int width = kWidths[i], count = s.count[i];
+    if (count == 0) continue;
+    width == 3 || bit % 8 ? read_bits(row, bit, width, count, to) : read_aligned(row + bit / 8, width, count, to);
+    to += count, bit += (int64_t)width * count;
+  }
   if (s.order)
     for (int i = 0; i < n; ++i) v[s.order[i]] = fields[i];
   if (s.zero)
@@ -121,14 +94,22 @@ static inline void unpack_row(const StateLayout& s, const uint8_t* row, int32_t*
 }
 
 static inline void pack_row(const StateLayout& s, const int32_t* v, int32_t* fields, uint8_t* row) {
-  BitWriter writer = {row, 0, 0};
   const int n = fields_of(s);
-  for (int i = 0; i < n; ++i) {
-    const int c = s.order ? s.order[i] : i;
-    fields[i] = (int32_t)((uint32_t)v[c] - (s.zero ? (uint32_t)s.zero[c] : 0u));
+  if (s.zero)
+    for (int i = 0; i < n; ++i) {
+      const int c = s.order ? s.order[i] : i;
+      fields[i] = (int32_t)((uint32_t)v[c] - (uint32_t)s.zero[c]);
+    }
+  else if (s.order)
+    for (int i = 0; i < n; ++i) fields[i] = v[s.order[i]];
+  const int32_t* from = s.zero || s.order ? fields : v;
+  int64_t bit = 0;
+  for (int i = 0; i < 6; ++i) {
+    const int width = kWidths[i], count = s.count[i];
+    if (count == 0) continue;
+    width == 3 || bit % 8 ? write_bits(row, bit, width, count, from) : write_aligned(row + bit / 8, width, count, from);
+    from += count, bit += (int64_t)width * count;
   }
-  for (int i = 0, at = 0; i < 6; at += s.count[i++]) write_fields(writer, kWidths[i], s.count[i], fields + at);
-  writer.finish();
 }
 
 // Unpacked states of a block of positions, [position][padded channels].
@@ -146,10 +127,12 @@ struct States {
 
   void open(int begin, int end) {
     if (!state) return;
-    std::memset(v, 0, (size_t)(end - begin) * stride * sizeof(int32_t));  // padding channels too
-    for (int p = begin; p < end; ++p)
+    const int channels = fields_of(*state->layout);
+    for (int p = begin; p < end; ++p) {
+      for (int c = channels; c < stride; ++c) v[(int64_t)(p - begin) * stride + c] = 0;
       unpack_row(*state->layout, state->data + (int64_t)p * state->layout->row_bytes, fields,
                  v + (int64_t)(p - begin) * stride);
+    }
   }
 
   void close(int begin, int end) {

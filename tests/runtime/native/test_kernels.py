@@ -1,0 +1,23 @@
+"""The portable kernels against brute force in C++; the x86 levels run with the same harness (`build.sh`)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_random_layers_equal_brute_force(tmp_path: Path) -> None:
+    program = tmp_path / "kernels_test"
+    environment = {**os.environ, "LEVELS": "scalar", "CXX": "g++"}
+    build = [str(HERE / "build.sh"), str(HERE / "kernels_test.cpp"), str(program), "-O1"]
+    subprocess.run(build, check=True, env=environment, capture_output=True)
+    done = subprocess.run([str(program), "1", "100"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("100 cases passed: scalar")
