@@ -65,16 +65,22 @@ typedef Half Sum;
 static inline Sum dot(Sum sum, const Wide8& x, const Wide8& w) { return sum + (Half)x * (Half)w; }
 #endif
 
-// Products of bytes added up, from the first cache.
+// Products of bytes added up, from the first cache; twelve sums hide the latency. Their addresses are not taken, or
+// they would leave their registers at every `consume`.
 static int64_t dots(Wide8* buffer) {
-  Sum sum[8] = {};
-  const int rounds = 256, vectors = 32;
+  Sum sum[12] = {};
+  const int rounds = 256, vectors = 60;
   for (int r = 0; r < rounds; ++r) {
-    for (int i = 0; i < vectors; i += 8)
-      for (int j = 0; j < 8; ++j) sum[j] = dot(sum[j], buffer[i + j], buffer[vectors]);
+    const Wide8 w = buffer[vectors];
+    for (int i = 0; i < vectors; i += 12)
+#pragma GCC unroll 12
+      for (int j = 0; j < 12; ++j) sum[j] = dot(sum[j], buffer[i + j], w);
     consume(buffer[0]);
   }
-  for (int j = 0; j < 8; ++j) consume(sum[j]);
+  Sum total = sum[0];
+#pragma GCC unroll 12
+  for (int j = 1; j < 12; ++j) total += sum[j];
+  consume(total);
   return (int64_t)rounds * vectors * kDots;
 }
 
