@@ -203,7 +203,7 @@ def test_no_index_is_unfolded_before_it_is_checked() -> None:
     """A few bytes that stand for 2^60 numbers cost nothing."""
     parts = base()
     change("gather", index=Index((2**30, 2**30), (0, 0)))(parts)
-    with pytest.raises(BundleError, match="its index has"):
+    with pytest.raises(BundleError, match="a size of its index"):
         made(parts)
     assert MAX_ELEMENTS <= 2**31
 
@@ -212,3 +212,12 @@ def test_random_models_are_valid() -> None:
     for seed in range(40):
         model = random_model(seed, 8)
         assert Program.from_dict(model.program.to_dict()) == model.program
+
+
+def test_sizes_that_multiply_to_absurd_counts_are_refused_at_once() -> None:
+    """Their product has thousands of digits; it is never made."""
+    from ptq4snn.runtime.require import check_index
+
+    for sizes in ((2**31 - 1,) * 500, (2,) * 100_000):
+        with pytest.raises(Refused, match="a size of an index"):
+            check_index(Index(sizes, (0,) * len(sizes)), 4, 4, False, "an index")

@@ -246,3 +246,22 @@ def test_peaks_are_positive() -> None:
     for kind in (0, 1, 3):
         found = native.peak(kind, 1)
         assert found is not None and found > 0
+
+
+def test_the_weights_live_only_in_the_kernels() -> None:
+    """Packed there; the arrays that they were made from are gone."""
+    import gc
+    import weakref
+
+    from ptq4snn.runtime.engine import Runtime
+
+    model = random_model(3)
+    while not model.projections:
+        model = random_model(4)
+    arrays = [weakref.ref(p.weight) for p in model.projections.values()]
+    mark = model.mark
+    rt = Runtime(model, "native")
+    del model
+    gc.collect()
+    assert all(a() is None for a in arrays)
+    assert rt.model.mark == mark

@@ -33,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as e:
         where = f": {e.filename}" if e.filename else ""
         return complain(f"{e.strerror or e}{where}")
+    except MemoryError:
+        return complain("there is not enough memory: take fewer samples or time steps at a time")
     except KeyboardInterrupt:
         print("ptq4snn: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from ptq4snn.discovery.discover import reset_neurons
-from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.plan import Plan
 from ptq4snn.runtime.engine import Runtime
@@ -39,7 +39,12 @@ class Packed:
             return model(x)
         if self.proven is None:
             self.proven = self.agrees(model, x)
-        return self.tensors(x) if self.proven else model(x)
+        if not self.proven:
+            return model(x)
+        try:
+            return self.tensors(x)
+        except DataError:  # what the runtime does not take, such as NaN, the simulation tells
+            return model(x)
 
     def takes(self, x: Tensor) -> bool:
         """Images of the size that the program was made for. A float64 input would be rounded."""
@@ -60,7 +65,10 @@ class Packed:
         few = x.narrow(axis, 0, min(PROOF, x.shape[axis]))
         expected = [t for t in tree_flatten(model(few))[0] if isinstance(t, Tensor)]
         reset_neurons(model)
-        found = self.tensors(few)
+        try:
+            found = self.tensors(few)
+        except DataError:
+            return False
         return len(found) == len(expected) and all(map(torch.equal, found, expected))
 
 

@@ -7,8 +7,9 @@ from math import prod
 from typing import Any
 
 from ptq4snn.errors import BundleError
+from ptq4snn.runtime.index import Window
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
-from ptq4snn.runtime.program import Input, Neuron, Operation, Output, Program
+from ptq4snn.runtime.program import Input, Neuron, Operation, Output, Program, Project
 from ptq4snn.runtime.require import (
     MAX_ELEMENTS,
     MAX_INPUTS,
@@ -25,7 +26,10 @@ from ptq4snn.runtime.state import MAX_STEPS
 
 __all__ = ["check"]
 
-MAX_TOTAL = 2**32  # elements of all values together
+MAX_TOTAL = 2**28  # elements of all values together
+MAX_CHANNELS = 2**24  # of all values together: bounds are kept for each
+MAX_TABLES = 2**27  # numbers of all windows and indices, unfolded
+MAX_WEIGHTS = 2**29  # of all operations; a projection that is read twice counts twice
 MAX_OPERATIONS = 2**16
 MAX_SCALING = 2.0**63
 KINDS = ("count", "current", "potential")
@@ -48,6 +52,7 @@ def check(
             _operation(program, numbers, op, made)
         where = "the program"
         need(len(made) == len(program.values), "a value is never made")
+        _tables(program, numbers)
         _once_each([op.name for op in program.operations if isinstance(op, Neuron)], "neuron")
         for i, out in enumerate(program.outputs):
             where = f"output {i}"
@@ -70,14 +75,33 @@ def _frame(program: Program) -> None:
     need(0 < len(program.operations) <= MAX_OPERATIONS, f"it has not 1 .. {MAX_OPERATIONS} operations")
     need(len(program.values) <= 2 * MAX_OPERATIONS, "it has too many values")
     need(0 < len(program.outputs) <= MAX_INPUTS, f"it has not 1 .. {MAX_INPUTS} outputs")
-    total = 0
+    total = channels = 0
     for v in program.values:
         whole(v.positions, 1, MAX_ELEMENTS, "positions")
         whole(v.channels, 1, MAX_ELEMENTS, "channels")
         need(isinstance(v.time, bool), "a value's time is neither true nor false")
         need(v.positions * v.channels <= MAX_ELEMENTS, f"a value has more than {MAX_ELEMENTS} elements")
         total += v.positions * v.channels
+        channels += v.channels
     need(total <= MAX_TOTAL, f"its values have more than {MAX_TOTAL} elements")
+    need(channels <= MAX_CHANNELS, f"its values have more than {MAX_CHANNELS} channels")
+
+
+def _tables(program: Program, numbers: Numbers) -> None:
+    """What windows and indices unfold to, and the weights that all operations read."""
+    windows: set[Window] = set()  # those of one form are unfolded once
+    total = weights = 0
+    for op in program.operations:
+        window = getattr(op, "window", None)
+        if window is not None and window not in windows:
+            windows.add(window)
+            total += prod(window.out_size) * prod(window.kernel)
+        for name in ("index", "channel", "element"):
+            index = getattr(op, name, None)
+            total += 0 if index is None else index.count
+        weights += numbers.projections[op.name].weight.size if isinstance(op, Project) else 0
+    need(total <= MAX_TABLES, f"its windows and indices unfold to more than {MAX_TABLES} numbers")
+    need(weights <= MAX_WEIGHTS, f"its operations read more than {MAX_WEIGHTS} weights")
 
 
 def _input(x: Input) -> None:
@@ -120,7 +144,7 @@ def _output(program: Program, numbers: Numbers, out: Output) -> None:
     need(out.kind in KINDS, "its kind is unknown")
     _scalings(out.scalings)
     if out.kind == "current":
-        p = numbers.projections.get(str(out.name))
+        p = numbers.projections.get(out.name) if isinstance(out.name, str) else None
         if p is None:
             raise Refused("the plan has no such projection")
         axis = whole(out.axis, -len(shape), -1, "its axis")

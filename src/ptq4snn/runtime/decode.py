@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from ptq4snn.runtime.parameters import Model, Reals
 from ptq4snn.runtime.program import Neuron, Output, Program, Project
 
-__all__ = ["Decoder", "late_head"]
+__all__ = ["Decoder", "late_heads"]
 
 Array = NDArray[Any]
 
 
-def late_head(model: Model, value: int) -> Project | None:
-    """The projection that made `value`, if it reads a sum over time and its result is not rounded again."""
+def late_heads(model: Model) -> Iterator[Project]:
+    """Projections that read a sum over time and whose result is not rounded again."""
     for op in model.program.operations:
-        if isinstance(op, Project) and op.output == value:
+        if isinstance(op, Project):
             n = model.projections[op.name]
-            return op if n.over_time and n.role == "output" else None
-    return None
+            if n.over_time and n.role == "output":
+                yield op
 
 
 class Decoder:
@@ -33,7 +33,7 @@ class Decoder:
         value = model.program.values[out.value]
         self.timed = value.time
         self.index = None if out.index.is_identity(value.positions * value.channels) else out.index.array()
-        self.head = late_head(model, out.value)
+        self.head = next((op for op in late_heads(model) if op.output == out.value), None)
         self.worth = _worth(model, out, self.index)
 
     def __call__(self, y: NDArray[np.int64], steps: int, total: int) -> Array:

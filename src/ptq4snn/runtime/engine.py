@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import DataError, PTQ4SNNError
-from ptq4snn.runtime.decode import Decoder, late_head
+from ptq4snn.runtime.decode import Decoder, late_heads
 from ptq4snn.runtime.executor import Executor
 from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
@@ -39,14 +39,22 @@ class Runtime:
     """`rt(x)` runs a whole sequence; `rt.step(frame)` one step of a session, whose state it keeps."""
 
     def __init__(self, model: Model, kernels: str = "auto", threads: int = 1) -> None:
-        self.threads = _threads(threads)
+        self._threads = _threads(threads)
         self._executor, self.kernels = _executor(model, kernels)
         self.model = model if self.kernels == "numpy" else model.bare()
-        self._decoders = [Decoder(model, out) for out in model.program.outputs]
+        self._decoders = [Decoder(self.model, out) for out in model.program.outputs]
         self._keep = sorted({out.value for out in model.program.outputs})
         self._state: State | None = None
         self._fixed = _fixed_steps(model)
         self._causal = _causal(model.program)
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._threads = _threads(count)
 
     def __call__(self, x: Any, steps: int | None = None, threads: int | None = None) -> Outputs:
         """The outputs of a batch of whole sequences, each from rest.
@@ -170,7 +178,7 @@ class Runtime:
         return self.threads if threads is None else _threads(threads)
 
     def _check_steps(self, steps: int) -> None:
-        if not isinstance(steps, int) or not 1 <= steps <= MAX_STEPS:
+        if not isinstance(steps, (int, np.integer)) or not 1 <= steps <= MAX_STEPS:
             raise DataError(f"{steps} steps cannot be run: a sequence has 1 .. {MAX_STEPS}")
         if self._fixed is not None and steps != self.model.program.steps:
             raise DataError(
@@ -208,9 +216,9 @@ def _wanted(program: Program) -> str:
 
 
 def _threads(threads: int) -> int:
-    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024:
-        raise DataError(f"threads is {threads!r}: give a number from 1 on")
-    return threads
+    if not isinstance(threads, (int, np.integer)) or isinstance(threads, bool) or not 1 <= threads <= 1024:
+        raise DataError(f"threads is {threads!r}: give a number from 1 to 1024")
+    return int(threads)
 
 
 def _executor(model: Model, kernels: str) -> tuple[Executor, str]:
@@ -241,8 +249,7 @@ def _native() -> tuple[tuple[str, ...], Callable[[Model, str | None], Any]]:
 def _fixed_steps(model: Model) -> str | None:
     """A head behind a mean over time that something else reads: at another T it is not whole any more."""
     read = {v for op in model.program.operations for v in op.inputs}
-    heads = (late_head(model, v) for v in sorted(read))
-    return next((op.name for op in heads if op is not None), None)
+    return next((op.name for op in late_heads(model) if op.output in read), None)
 
 
 def _causal(program: Program) -> bool:

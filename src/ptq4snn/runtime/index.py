@@ -78,12 +78,20 @@ def index_to(x: Index) -> dict[str, Any]:
 
 
 def index_from(d: dict[str, Any]) -> Index:
-    numbers = tuple(map(int, d["numbers"])) if "numbers" in d else None
+    numbers = tuple(map(_whole, d["numbers"])) if "numbers" in d else None
     if set(d) == {"numbers"}:
         return Index(numbers=numbers)
     if set(d) - {"numbers"} != {"sizes", "strides", "offset"}:
         raise ValueError("an index has sizes, strides and offset, or numbers, or both")
-    return Index(tuple(map(int, d["sizes"])), tuple(map(int, d["strides"])), int(d["offset"]), numbers)
+    return Index(
+        tuple(map(_whole, d["sizes"])), tuple(map(_whole, d["strides"])), _whole(d["offset"]), numbers
+    )
+
+
+def _whole(x: Any) -> int:
+    if not isinstance(x, int) or isinstance(x, bool):
+        raise TypeError(f"{x!r} is not a whole number")
+    return x
 
 
 @dataclass(frozen=True)

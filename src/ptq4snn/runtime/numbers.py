@@ -31,6 +31,7 @@ MAX_SHIFT = 62  # of a right shift in int64
 MAX_LEFT = 16  # F
 MAX_MULTIPLIER = 2**31 - 1
 INT32 = 2**31
+LEAST_SCALE = 2.0**-64  # of the input: its inverse is finite
 MAX_RANK = 8
 MAX_REAL = 2.0**64  # times whole numbers below 2^53 it fits float32
 
@@ -56,7 +57,7 @@ def projection_numbers(p: ProjectionPlan, weight: NDArray[Any], bias: NDArray[An
 
 def _grid(p: InputPlan, what: str) -> InputGrid:
     scales = _reals(p.scales, f"{what}: an input scale")
-    if not (scales > 0).all():
+    if not (scales >= LEAST_SCALE).all():
         raise BundleError(f"{what}: an input scale is not positive; make the bundle again")
     return InputGrid(scales, _vector(p.zeros, -INT32, INT32 - 1, f"{what}: an input zero"))
 

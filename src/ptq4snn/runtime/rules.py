@@ -52,7 +52,8 @@ def _arity(p: Place, low: int, high: int) -> None:
 
 def _timed(p: Place) -> None:
     """The value has time where an input has."""
-    need(p.output.time == any(v.time for v in p.inputs), "its value has time and its inputs have not, or so")
+    timed = any(v.time for v in p.inputs)
+    need(p.output.time == timed, "its value has time and no input has, or the other way round")
 
 
 def _quantize(op: ops.Quantize, p: Place) -> None:

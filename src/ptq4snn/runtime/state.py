@@ -120,9 +120,13 @@ class State:
         one = State.new(model, 1)  # of one sample: the batch of a stranger's state may be absurd
         fits = self.batch > 0 and 0 <= self.steps <= MAX_STEPS
         fits = fits and _shapes(self) == [(v, (self.batch, *shape[1:])) for v, shape in _shapes(one)]
-        bounds = model.bounds.values
-        if not fits or any(((a < bounds[v][0]) | (a > bounds[v][1])).any() for v, a in self.sums.items()):
+        if not fits or not all(self._reachable(model, v) for v in self.sums):
             raise BundleError("the state does not fit its model; save it again")
+
+    def _reachable(self, model: Model, v: int) -> bool:
+        """Whether so many steps can have added up to these sums: bounds are for the most steps."""
+        low, high = (-(-abs(b) * self.steps // MAX_STEPS) for b in model.bounds.values[v])
+        return bool(((self.sums[v] >= -low) & (self.sums[v] <= high)).all())
 
     def save(self, path: str | Path) -> None:
         """Write the state all at once, as a bundle without a model."""

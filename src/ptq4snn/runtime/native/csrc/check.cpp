@@ -142,6 +142,7 @@ struct Checker {
   void whole_state(const Value& v) const {
     need(op.state >= 0 && !v.time && op.fields.count == (int64_t)v.positions * v.channels,
          "a state has other fields than its neuron");
+    need(v.place == kArena, "a whole state lies in the memory of a block");
   }
 
   void without_output() const {

@@ -25,6 +25,8 @@ struct Sizes {
     times(times(taps, each), padded(cout));  // packed weights fit as well
   }
 
+  std::array<int64_t, 6> key(const Row& f) const { return {f[oWeights], taps, each, cout, bits, plain}; }
+
   int64_t count() const { return times(times(taps, each), cout); }
 
   int64_t bytes() const {
@@ -44,7 +46,7 @@ void Packer::make_room(Block& memory) {
     if (!has_weights(f[oKind])) continue;
     const Sizes s(f);
     tables_.weights(f[oWeights], s.count());  // so many are there: the room is in proportion to the plan
-    total = plus(total, s.bytes());
+    if (made_.emplace(s.key(f), nullptr).second) total = plus(total, s.bytes());
   }
   memory.resize(total);
   next_ = memory.data();
@@ -52,12 +54,15 @@ void Packer::make_room(Block& memory) {
 
 const void* Packer::pack(const Row& f) {
   const Sizes s(f);
+  const uint8_t*& known = made_[s.key(f)];
+  if (known != nullptr) return known;
   const int64_t count = s.count();
   const int8_t* w = tables_.weights(f[oWeights], count);
   const int low = -(1 << (s.bits - 1)), high = -low - 1;
   for (int64_t k = 0; k < count; ++k)
     if (w[k] < low || w[k] > high) throw Refused("a weight does not fit its bits");
   uint8_t* out = next_;
+  known = out;
   next_ += s.bytes();
   std::memset(out, 0, (size_t)s.bytes());
   if (!s.plain)

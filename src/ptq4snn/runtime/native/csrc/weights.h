@@ -1,5 +1,8 @@
 // Weights of a plan, packed once when it is read; they live nowhere else.
 #pragma once
+#include <array>
+#include <map>
+
 #include "tables.h"
 
 namespace ptq {
@@ -17,7 +20,11 @@ class Packer {
   const void* pack(const Row& op);
 
  private:
+  // Array, taps, channels of a group, output channels, bits, form: what is alike is packed once.
+  typedef std::array<int64_t, 6> Key;
+
   const Tables& tables_;
+  std::map<Key, const uint8_t*> made_;
   uint8_t* next_ = nullptr;
 };
 
