@@ -113,10 +113,15 @@ def runs(model: Model) -> None:
     size = sum(v.positions * v.channels for v in program.values)
     if size > 10**5 or program.steps > 50 or np.prod(program.input.shape) > 10**5:
         return
-    try:
-        Runtime(model, "numpy")(random_input(model, 0, 1))
-    except DataError as why:
-        assert "\n" not in str(why)
+    results = []
+    for kernels in ("numpy", "auto"):  # auto: native where they are built
+        try:
+            results.append(Runtime(model, kernels)(random_input(model, 0, 1)))
+        except DataError as why:
+            results.append(str(why))
+            assert "\n" not in str(why)
+    found, native = (r if isinstance(r, tuple) else (r,) for r in results)
+    assert all(np.array_equal(a, b) for a, b in zip(found, native, strict=True))
 
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
