@@ -2,9 +2,9 @@
 
     python benchmarks/runtime_use.py
 
-On the embedded default and its embedded images: `evaluate` on 2,000 test images, and `quantize` by `paper+nearest`
-with its grid of 24 points, each with the kernels and with the simulation in turn. The figures go to
-benchmarks/runtime_use.json.
+On the embedded default and its embedded images: `evaluate` on 2,000 test images, and `quantize` by
+`paper+nearest` with its grid of 24 points, each with the kernels and with the simulation in turn. The figures
+go to benchmarks/runtime_use.json.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def compare(name: str, work: Any, rounds: int) -> dict[str, Any]:
     if any(r != results[0] for r in results):
         raise SystemExit(f"{name}: the kernels give another result")
     runtime, simulation = median(times[True]), median(times[False])
-    print(f"{name}: {simulation:.1f} s simulated, {runtime:.1f} s with the kernels, {simulation / runtime:.2f}x")
-    return {"simulation": simulation, "runtime": runtime, "ratio": simulation / runtime}
+    ratio = simulation / runtime
+    print(f"{name}: {simulation:.1f} s simulated, {runtime:.1f} s with the kernels, {ratio:.2f}x")
+    return {"simulation": simulation, "runtime": runtime, "ratio": ratio}
 
 
 def main() -> None:
