@@ -5,8 +5,8 @@
 One `--data` for each data set; CIFAR10-DVS-sim is made from CIFAR-10. Every trained model is quantized (W4,
 mixed 2/4/8-bit states) and saved; its bundle runs beside the simulation. With the best kernels of the machine
 spikes and states of all neurons are compared, and the logits of whole sequences; with every other kernel,
-with two threads and step by step, the logits. The counts go to benchmarks/runtime_exactness.json; the first
-difference ends the run.
+with two threads and step by step, the logits; the first difference ends the run. The counts go to
+benchmarks/runtime_exactness.json and to the table in docs/runtime.md (--write does only that).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.native import available
 
 RESULTS = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "runtime.md"
+BEGIN, END = "<!-- exactness -->", "<!-- end of exactness -->"
 SIMULATED = {"cifar10-dvs-sim": "cifar10"}  # made from the images of
 RECIPE: dict[str, Any] = {"beta": 0.6, "percentile": 98, "rounding": "nearest"}  # of the preset `paper`
 SLOW = 64  # samples that the kernels in NumPy see
@@ -97,12 +99,30 @@ def compare(name: str, q: ptq4snn.QuantizedModel, path: Path, batches: Any) -> d
     return {"kernels": levels, "bytes": path.stat().st_size, **count, "date": today()}
 
 
+def write_page(results: dict[str, Any]) -> None:
+    head = "| model | test samples | spikes | states | logits | differences |"
+    lines = [head, "|---|---:|---:|---:|---:|---:|"]
+    for name in TRAINED:
+        if name in results:
+            r = results[name]
+            counts = " | ".join(f"{r[k]:,}" for k in ("samples", "spikes", "states", "logits"))
+            lines.append(f"| `{name}` | {counts} | 0 |")
+    text = PAGE.read_text("utf-8")
+    before, rest = text.split(BEGIN)
+    table = "\n".join(lines)
+    write_whole(PAGE, f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}")
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--data", action="append", default=[], metavar="NAME:PATH")
     p.add_argument("--model", action="append", choices=list(TRAINED), metavar="NAME")
     p.add_argument("--limit", type=int, help="only the first batches of 50")
+    p.add_argument("--write", action="store_true", help="only write the table")
     args = p.parse_args()
+    if args.write:
+        write_page(json.loads(RESULTS.read_text("utf-8")))
+        return
     given = {spec.split(":")[0]: spec.split(":", 1)[1] for spec in args.data}
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     for name, entry in TRAINED.items():
@@ -122,6 +142,7 @@ def main() -> None:
         if not args.limit:
             results[name] = found
             write_whole(RESULTS, json.dumps(results, indent=1))
+            write_page(results)
 
 
 if __name__ == "__main__":
