@@ -21,9 +21,9 @@ class StandIn(nn.Module):
 
     report = {"average_bits": 4.0, "accuracy": None}
 
-    def __init__(self, save: Callable[[Path], None] | None = None) -> None:
+    def __init__(self, save: Callable[[Path], None] | None = None, not_lowered: str = "") -> None:
         super().__init__()
-        self.write = save
+        self.write, self.not_lowered = save, not_lowered
 
     def summary(self) -> str:
         return "SUMMARY"
@@ -44,6 +44,7 @@ class Calls:
     inspect: dict[str, Any] = field(default_factory=dict)
     raises: BaseException | None = None
     save: Callable[[Path], None] | None = None
+    not_lowered: str = ""
 
 
 class Found:
@@ -62,7 +63,7 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
         if calls.raises is not None:
             raise calls.raises
         calls.quantize = {"model": model, "samples": samples, "recipe": recipe, **options}
-        return StandIn(calls.save)
+        return StandIn(calls.save, calls.not_lowered)
 
     def evaluate(model: nn.Module, batches: Any, **options: Any) -> dict[str, Any]:
         parts = list(batches)

@@ -190,3 +190,9 @@ def test_warnings_are_one_line(api: Any, cli: Cli, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(zoo.MODELS, "small", entry)
     code, _, err = cli("quantize", "--model", "Small")
     assert code == 0 and err == "ptq4snn: warning: Small has random weights: give --checkpoint\n"
+
+
+def test_a_model_without_a_program_is_told(api: Any, cli: Cli) -> None:
+    api.not_lowered = "softmax in 'head' is not an integer operation"
+    code, out, _ = cli("quantize")
+    assert code == 0 and "cannot be run without torch: softmax in 'head'" in out
