@@ -8,7 +8,7 @@ source=$1
 program=$2
 shift 2
 CXX=${CXX:-g++}
-flags="-std=c++17 -O3 -g -Wall -Wextra -Wno-psabi -Wno-maybe-uninitialized -Wno-uninitialized -ffp-contract=off -fno-strict-aliasing -I$csrc -I$here $*"
+flags="-std=c++17 -O3 -g -Wall -Wextra -Wno-psabi -Wno-maybe-uninitialized -Wno-uninitialized -ffp-contract=off -fno-strict-aliasing -fwrapv -I$csrc -I$here $*"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
