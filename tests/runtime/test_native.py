@@ -255,9 +255,7 @@ def test_the_weights_live_only_in_the_kernels() -> None:
 
     from ptq4snn.runtime.engine import Runtime
 
-    model = random_model(3)
-    while not model.projections:
-        model = random_model(4)
+    model = next(m for m in map(random_model, range(50)) if m.projections)
     arrays = [weakref.ref(p.weight) for p in model.projections.values()]
     mark = model.mark
     rt = Runtime(model, "native")

@@ -160,3 +160,13 @@ def test_a_model_is_marked_by_every_number() -> None:
     n.theta[0] += 1
     changed = Model(model.program, model.projections, {**model.neurons, name: n}, model.mirrors, model.bounds)
     assert changed.mark not in marks
+
+
+def test_sums_that_so_few_steps_cannot_reach_are_refused() -> None:
+    """Bounds are proven for the most steps: more to come would leave them."""
+    made = ((m, State.new(m, 1)) for m in map(random_model, range(200)))
+    model, state = next((m, s) for m, s in made if s.sums)
+    state.check(model)
+    next(iter(state.sums.values()))[:] = 1
+    with pytest.raises(BundleError, match="does not fit"):
+        state.check(model)
