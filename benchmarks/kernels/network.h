@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "layer.h"
+#include "tap_runs.h"
 
 namespace bench {
 
@@ -28,7 +29,7 @@ struct Step {
   std::string name;
   int size, cin, cout, kernel, stride, summed, bits;  // summed: spike trains that the input adds; 0: bytes
   int T;
-  std::vector<int32_t> table, inverse, bias, theta, zeros, ones, charge, settle, lo, hi;
+  std::vector<int32_t> table, runs, bias, theta, zeros, ones, charge, settle, lo, hi;
   std::vector<uint64_t> in, out, state_words;
   std::vector<uint8_t> bytes, state_data;
   std::unique_ptr<Aligned> weights;
@@ -112,19 +113,18 @@ struct Step {
     summed ? make_input(rate, r) : make_image(r);
     make_weights(r);
     make_neuron(summed ? 4 : 16);
-    inverse.resize(inverse_numbers(side() * side(), kernel * kernel, size * size));
-    make_inverse(table.data(), side() * side(), kernel * kernel, size * size, inverse.data());
+    runs = make_runs(table.data(), side() * side(), kernel * kernel, size * size);
     layer = {side() * side(), kernel * kernel, table.data(), cin, cout, weights->data, bits, summed ? 4 : 0,
-             bias.data(), nullptr, summed ? narrow : false, nullptr, nullptr, 0, 0, path, inverse.data()};
+             bias.data(), nullptr, summed ? narrow : false, nullptr, nullptr, 0, 0, path, runs.data()};
     out.assign((size_t)side() * side() * T * ((cout + 63) / 64), 0);
   }
 
   size_t scratch(const Kernels& k, bool with_state) const {
-    return k.project_scratch(layer, source, T, layer.positions, with_state);
+    return k.project_scratch(layer, source, T, layer.positions, with_state, 1);
   }
 
   void run(const Kernels& k, const State* s, const Aligned& scratch) {
-    k.project_neuron(layer, neuron, source, T, 0, NeuronOut{out.data(), nullptr}, s, 0, layer.positions,
+    k.project_neuron(layer, neuron, source, T, 0, NeuronOut{out.data(), nullptr}, s, Images{1, 0, 0, 0, 0}, 0, layer.positions,
                      Scratch{scratch.data, scratch.bytes});
   }
 };

@@ -28,4 +28,4 @@ all-x86_64*)
   ;;
 esac
 wait
-$CXX $flags $have "$source" "$csrc/hot/pack.cpp" "$csrc/hot/dispatch.cpp" "$work"/*.o -o "$program"
+$CXX $flags $have "$source" "$csrc/hot/pack.cpp" "$csrc/tap_runs.cpp" "$csrc/hot/dispatch.cpp" "$work"/*.o -o "$program"

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "oracle.h"
+#include "tap_runs.h"
 
 namespace oracle {
 
@@ -134,23 +135,22 @@ inline void add_rescale(Random& r, Projection& p, Type out) {
   p.lo = (int32_t)least(out), p.hi = (int32_t)largest(out);
 }
 
-// Weights packed and, at times, the tap table inverted ahead.
+// Weights packed and the tap table read from the input's side.
 struct PackedLayer {
   Memory weights;
-  std::vector<int32_t> inverse;
+  std::vector<int32_t> runs;
   Layer layer;
 
-  PackedLayer(const Projection& p, int in_positions, bool narrow, Path path, bool inverted) {
+  PackedLayer(const Projection& p, int in_positions, bool narrow, Path path) {
     const int each = p.cin / p.groups;
     weights = aligned(weights_bytes(p.taps, each, p.cout, p.bits));
     pack_weights(p.weights.data(), p.taps, each, p.cout, p.bits, weights.get());
     layer = {p.positions, p.taps, p.table.empty() ? nullptr : p.table.data(), p.cin, p.cout, weights.get(), p.bits,
              p.shift, p.bias.empty() ? nullptr : p.bias.data(), p.bias_row.empty() ? nullptr : p.bias_row.data(),
              narrow, p.m.empty() ? nullptr : p.m.data(), p.n.empty() ? nullptr : p.n.data(), p.lo, p.hi, path, nullptr};
-    if (!inverted || p.table.empty()) return;
-    inverse.resize(inverse_numbers(p.positions, p.taps, in_positions));
-    make_inverse(p.table.data(), p.positions, p.taps, in_positions, inverse.data());
-    layer.inverse = inverse.data();
+    if (p.table.empty()) return;
+    runs = make_runs(p.table.data(), p.positions, p.taps, in_positions);
+    layer.runs = runs.data();
   }
 };
 

@@ -8,6 +8,8 @@
 
 using namespace oracle;
 
+static const Images kOne = {1, 0, 0, 0, 0};
+
 static uint64_t g_case;
 
 static void expect(bool ok, const char* what, const Kernels& k) {
@@ -67,7 +69,7 @@ struct Case {
 
 static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? (c.r.chance(0.5) ? Type::S8 : Type::I8) : Type::I16;
-  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.7));
+  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path);
   const Grouped g = {packed.layer, c.p.groups};
   std::vector<uint8_t> out((size_t)c.p.positions * c.steps * c.p.cout * size_of(type));
   const RowsOut rows = {out.data(), type, c.steps, c.p.cout};
@@ -75,11 +77,11 @@ static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
   for (int i = 0; i < split.count; ++i) {
     const int begin = split.at[i], end = split.at[i + 1];
     const size_t bytes = grouped ? k.grouped_scratch(g, c.input->source, c.steps, end - begin)
-                                 : k.project_scratch(packed.layer, c.input->source, c.steps, end - begin, false);
+                                 : k.project_scratch(packed.layer, c.input->source, c.steps, end - begin, false, 1);
     const Memory scratch = aligned(bytes);
     const Scratch s = {scratch.get(), bytes};
     grouped ? k.grouped_rows(g, c.input->source, c.steps, rows, begin, end, s)
-            : k.project_rows(packed.layer, c.input->source, c.steps, rows, begin, end, s);
+            : k.project_rows(packed.layer, c.input->source, c.steps, rows, kOne, begin, end, s);
   }
   for (int i = 0; i < c.p.positions; ++i)
     for (int t = 0; t < c.steps; ++t)
@@ -161,13 +163,13 @@ static void check_neuron(Case& c, const Kernels& k, const Cells& cells, int posi
 
 static void check_project_neuron(Case& c, const Kernels& k, Path path, const Cells& cells, int first_step,
                                  const Truth& truth, const Values* begin) {
-  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.7));
+  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path);
   const Neuron n = neuron_of(cells, c.r.chance(0.7) ? truth.bound : 0);
   check_neuron(c, k, cells, c.p.positions, truth, begin, "project_neuron",
                [&](const NeuronOut& out, const State* state, int from, int to) {
-                 const size_t bytes = k.project_scratch(packed.layer, c.input->source, c.steps, to - from, state);
+                 const size_t bytes = k.project_scratch(packed.layer, c.input->source, c.steps, to - from, state, 1);
                  const Memory scratch = aligned(bytes);
-                 k.project_neuron(packed.layer, n, c.input->source, c.steps, first_step, out, state, from, to,
+                 k.project_neuron(packed.layer, n, c.input->source, c.steps, first_step, out, state, kOne, from, to,
                                   Scratch{scratch.get(), bytes});
                });
 }

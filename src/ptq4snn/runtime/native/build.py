@@ -47,7 +47,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 PER_LEVEL = ("hot/kernels.cpp", "ops.cpp")
 ONCE = (
-    "api.cpp", "check.cpp", "engine.cpp", "plan.cpp", "tables.cpp", "threads.cpp", "weights.cpp",
+    "api.cpp", "check.cpp", "engine.cpp", "plan.cpp", "tables.cpp", "tap_runs.cpp", "threads.cpp", "weights.cpp",
     "hot/pack.cpp",
 )  # fmt: skip
 DISPATCH = ("levels.cpp", "hot/dispatch.cpp")  # they must know which levels there are

@@ -62,7 +62,7 @@ static inline hot::Grouped grouped_of(const Call& call) {
   l.rescale_n = w.rescale_n;
   l.lo = w.lo;
   l.hi = w.hi;
-  l.inverse = w.inverse;
+  l.runs = w.runs;
   l.path = static_cast<hot::Path>(call.path);
   g.groups = w.groups;
   return g;

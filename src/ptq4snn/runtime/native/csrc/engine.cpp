@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kTileBytes = 2 << 20;   // values of a tile stay in the second cache
 constexpr int64_t kBlockBytes = 512 << 10;  // local values of a block, too
+constexpr int64_t kLeastBlock = 4;
 constexpr int64_t kMostSteps = 1 << 20, kMostThreads = 1024;
 
 int64_t nanoseconds() {
@@ -38,12 +39,21 @@ Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations)
   const std::vector<Op>& ops = plan_->ops;
   for (int i = 0; i < (int)ops.size(); ++i) {
     const Op& op = ops[(size_t)i];
-    if (i == 0 || op.region != ops[(size_t)i - 1].region) regions_.push_back({i, i, work_of(*plan_, op), false});
+    if (i == 0 || op.region != ops[(size_t)i - 1].region) regions_.push_back({i, i, work_of(*plan_, op), 0, 0, 1, 1});
     Region& region = regions_.back();
     region.end = i + 1;
-    for (int32_t v : {op.output, op.second})
-      if (v >= 0 && plan_->values[(size_t)v].place == kLocal) region.blocks = true;
+    for (int32_t v : {op.output, op.second}) {
+      if (v < 0 || plan_->values[(size_t)v].place != kLocal) continue;
+      const Value& value = plan_->values[(size_t)v];
+      int64_t& bytes = value.time ? region.time_bytes : region.still_bytes;
+      bytes = std::max(bytes, plus(value.offset, value.row + 63) / 64 * 64);
+    }
   }
+}
+
+// Several images at once: weights are then expanded once for all of them.
+bool Engine::takes_images(const Op& op) {
+  return (op.kind == kProject || op.kind == kProjectNeuron) && op.project.groups == 1;
 }
 
 int64_t Engine::arena_bytes() const {
@@ -84,26 +94,31 @@ void Engine::check(const Request& r) const {
 // The most that an operation needs besides its values.
 int64_t Engine::scratch_bytes() {
   int64_t most = 0;
-  const Image image{arena_.data(), 0};
+  const Image image{arena_.data(), 0, 0};
   for (const Region& region : regions_) {
-    const int range = region.blocks ? block_ : region.work;
     for (int i = region.begin; i < region.end; ++i) {
       const Op& op = plan_->ops[(size_t)i];
       std::vector<View> views((size_t)op.inputs + 1);
-      const Call c = call(op, image, arena_.data(), 0, views.data());
-      most = std::max(most, operations_.scratch(operations_, c, range));
+      Call c = call(region, op, image, arena_.data(), 0, views.data());
+      c.images = takes_images(op) ? region.images : 1;
+      most = std::max(most, operations_.scratch(operations_, c, region.block));
     }
   }
   return plus(most, 64) / 64 * 64;
 }
 
 void Engine::make_room(const Request& r) {
+  const bool as_before = ready_ && r.steps == request_.steps && r.batch == request_.batch && r.path == request_.path &&
+                         r.threads == request_.threads;
   request_ = r;
+  if (as_before) {
+    for (auto& counts : counts_) std::fill(counts.begin(), counts.end(), Counters{});
+    return;
+  }
+  ready_ = false;
   image_bytes_ = plus(times(plan_->time_bytes, r.steps), plan_->still_bytes);
   tile_ = (int)std::clamp<int64_t>(kTileBytes / (image_bytes_ + 1), 1, r.batch);
-  const int64_t position = plus(times(plan_->local_time_bytes, r.steps), plan_->local_still_bytes);
-  block_ = (int)std::clamp<int64_t>(kBlockBytes / (position + 1), 4, 4096);
-  local_bytes_ = times(position, block_);
+  set_blocks();
   const int64_t arena = times(image_bytes_, tile_);
   if (arena_.bytes() < arena) arena_.resize(arena);
   scratch_bytes_ = scratch_bytes();
@@ -116,9 +131,25 @@ void Engine::make_room(const Request& r) {
   for (const Op& op : plan_->ops) inputs = std::max(inputs, op.inputs);
   views_.assign(threads, std::vector<View>((size_t)inputs + 1));
   counts_.assign(threads, std::vector<Counters>(plan_->ops.size()));
+  ready_ = true;
 }
 
-View Engine::view(int32_t number, const Image& image, uint8_t* local, int first) const {
+// Blocks of positions and groups of images whose local values stay in the second cache.
+void Engine::set_blocks() {
+  local_bytes_ = 0;
+  for (Region& region : regions_) {
+    const int64_t position = plus(times(region.time_bytes, request_.steps), region.still_bytes);
+    const int64_t block = std::clamp<int64_t>(kBlockBytes / (position + 1), kLeastBlock, INT32_MAX);
+    region.block = (int)std::min<int64_t>(block, region.work);
+    region.image_bytes = times(position, region.block);
+    const int64_t images = std::clamp<int64_t>(kBlockBytes / (region.image_bytes + 1), 1, tile_);
+    region.images = region.block == region.work ? (int)images : 1;
+    local_bytes_ = std::max(local_bytes_, times(region.image_bytes, region.images));
+  }
+  local_bytes_ = plus(local_bytes_, 63) / 64 * 64;
+}
+
+View Engine::view(const Region& region, int32_t number, const Image& image, uint8_t* local, int first) const {
   const Value& v = plan_->values[(size_t)number];
   const int64_t steps = v.time ? request_.steps : 1;
   View out{nullptr, v.positions, v.channels, (int32_t)steps, v.format, v.row};
@@ -126,26 +157,34 @@ View Engine::view(int32_t number, const Image& image, uint8_t* local, int first)
     const int64_t at = v.time ? v.offset * request_.steps : plan_->time_bytes * request_.steps + v.offset;
     out.data = image.memory + at;
   } else {
-    const int64_t at = v.time ? v.offset * steps : plan_->local_time_bytes * request_.steps + v.offset;
-    out.data = before(local + at * block_, (int64_t)first * steps * v.row);
+    const int64_t at = v.time ? v.offset * steps : region.time_bytes * request_.steps + v.offset;
+    out.data = before(local + image.place * region.image_bytes + at * region.block, (int64_t)first * steps * v.row);
   }
   return out;
 }
 
-Call Engine::call(const Op& op, const Image& image, uint8_t* local, int first, View* views) const {
+Call Engine::call(const Region& region, const Op& op, const Image& image, uint8_t* local, int first,
+                  View* views) const {
   const Request& r = request_;
   Call c{};
   c.op = &op;
+  c.images = 1;
   c.in = views;
-  for (int i = 0; i < op.inputs; ++i) views[i] = view(op.sources[i], image, local, first);
-  if (op.output >= 0) c.out = view(op.output, image, local, first);
-  if (op.second >= 0) c.second = view(op.second, image, local, first);
+  const auto stride = [&](int32_t value) {
+    return plan_->values[(size_t)value].place == kArena ? image_bytes_ : region.image_bytes;
+  };
+  for (int i = 0; i < op.inputs; ++i) views[i] = view(region, op.sources[i], image, local, first);
+  if (op.inputs > 0) c.in_bytes = stride(op.sources[0]);
+  if (op.output >= 0) c.out = view(region, op.output, image, local, first), c.out_bytes = stride(op.output);
+  if (op.second >= 0) c.second = view(region, op.second, image, local, first), c.second_bytes = stride(op.second);
   c.steps = (int32_t)r.steps;
   c.first_step = r.first_step;
   c.x = r.x + image.number * r.numbers;
   c.x_stride = r.batch * r.numbers;
-  if (op.state >= 0 && r.states != nullptr)
-    c.state = r.states[op.state] + image.number * plan_->state_bytes[(size_t)op.state];
+  if (op.state >= 0 && r.states != nullptr) {
+    c.state_bytes = plan_->state_bytes[(size_t)op.state];
+    c.state = r.states[op.state] + image.number * c.state_bytes;
+  }
   if (op.kind == kKeep && r.kept[op.slot] != nullptr) {
     const Value& v = plan_->values[(size_t)op.sources[0]];
     const int64_t each = (int64_t)v.positions * v.channels;
@@ -161,22 +200,41 @@ Call Engine::call(const Op& op, const Image& image, uint8_t* local, int first, V
 void Engine::run_block(const Region& region, int thread, const Image& image, int begin, int end) {
   const size_t t = (size_t)thread;
   for (int i = region.begin; i < region.end; ++i) {
-    const Call c = call(plan_->ops[(size_t)i], image, own_[t].data(), begin, views_[t].data());
-    if (!request_.profile) {
-      operations_.run(operations_, c, begin, end);
-      continue;
-    }
-    Counters& counters = counts_[t][(size_t)i];
-    const int64_t from = nanoseconds();
-    operations_.run(operations_, c, begin, end);
-    counters.nanoseconds += nanoseconds() - from;
+    run_op(i, thread, call(region, plan_->ops[(size_t)i], image, own_[t].data(), begin, views_[t].data()), begin, end);
+  }
+}
+
+void Engine::run_op(int number, int thread, const Call& c, int begin, int end) {
+  if (!request_.profile) return operations_.run(operations_, c, begin, end);
+  Counters& counters = counts_[(size_t)thread][(size_t)number];
+  const int64_t from = nanoseconds();
+  operations_.run(operations_, c, begin, end);
+  counters.nanoseconds += nanoseconds() - from;
+  View* in = views_[(size_t)thread].data();
+  for (int32_t image = 0; image < c.images; ++image) {
     operations_.count(operations_, c, begin, end, counters);
+    if (c.op->inputs > 0) in[0].data += c.in_bytes;
+  }
+}
+
+// All positions of images that follow each other, at most as many as the region takes.
+void Engine::run_images(const Region& region, int thread, const Image& first, int count) {
+  const size_t t = (size_t)thread;
+  for (int i = region.begin; i < region.end; ++i) {
+    const Op& op = plan_->ops[(size_t)i];
+    const int together = takes_images(op) ? count : 1;
+    for (int at = 0; at < count; at += together) {
+      const Image image{first.memory + at * image_bytes_, first.number + at, at};
+      Call c = call(region, op, image, own_[t].data(), 0, views_[t].data());
+      c.images = together;
+      run_op(i, thread, c, 0, region.work);
+    }
   }
 }
 
 void Engine::run_rows(const Region& region, int thread, const Image& image, int begin, int end) {
-  const int step = region.blocks ? block_ : end - begin;
-  for (int p = begin; p < end; p += step) run_block(region, thread, image, p, std::min(p + step, end));
+  for (int p = begin; p < end; p += region.block)
+    run_block(region, thread, image, p, std::min(p + region.block, end));
 }
 
 // Each thread takes the same share of the rows of every region.
@@ -188,9 +246,14 @@ void Engine::work(int thread, Barrier& barrier) {
       const int64_t rows = images * region.work;
       const int64_t begin = rows * thread / r.threads, end = rows * (thread + 1) / r.threads;
       for (int64_t at = begin; at < end;) {
-        const int64_t image = at / region.work, last = std::min(end, (image + 1) * region.work);
-        const Image it{arena_.data() + image * image_bytes_, first + image};
-        run_rows(region, thread, it, (int)(at - image * region.work), (int)(last - image * region.work));
+        const int64_t number = at / region.work, before = number * region.work;
+        const Image image{arena_.data() + number * image_bytes_, first + number, 0};
+        const int64_t whole = at == before ? std::min<int64_t>((end - at) / region.work, region.images) : 0;
+        const int64_t last = whole > 1 ? at + whole * region.work : std::min(end, before + region.work);
+        if (whole > 1)
+          run_images(region, thread, image, (int)whole);
+        else
+          run_rows(region, thread, image, (int)(at - before), (int)(last - before));
         at = last;
       }
       barrier.wait();

@@ -35,28 +35,36 @@ class Engine {
   struct Region {
     int begin, end;  // operations
     int work;        // positions
-    bool blocks;     // it has local values
+    int64_t time_bytes, still_bytes;  // local values of a position: of a step, and without time
+    int block, images;        // positions and, where a block is all of them, images at once
+    int64_t image_bytes = 0;  // local values of a block
   };
   struct Image {
     uint8_t* memory;
     int64_t number;  // in the batch
+    int place;       // among the images at once
   };
 
   void check(const Request& request) const;
   void make_room(const Request& request);
-  View view(int32_t value, const Image& image, uint8_t* local, int first) const;
-  Call call(const Op& op, const Image& image, uint8_t* local, int first, View* views) const;
+  void set_blocks();
+  View view(const Region& region, int32_t value, const Image& image, uint8_t* local, int first) const;
+  Call call(const Region& region, const Op& op, const Image& image, uint8_t* local, int first, View* views) const;
   int64_t scratch_bytes();
   void work(int thread, Barrier& barrier);
   void run_rows(const Region& region, int thread, const Image& image, int begin, int end);
   void run_block(const Region& region, int thread, const Image& image, int begin, int end);
+  void run_images(const Region& region, int thread, const Image& first, int count);
+  static bool takes_images(const Op& op);
+  void run_op(int number, int thread, const Call& call, int begin, int end);
 
   std::unique_ptr<Plan> plan_;
   Operations operations_;
   std::vector<Region> regions_;
   Request request_{};
   int64_t image_bytes_ = 0, local_bytes_ = 0, scratch_bytes_ = 0;
-  int tile_ = 1, block_ = 1;
+  int tile_ = 1;
+  bool ready_ = false;  // for calls like the last one
   Block arena_;
   std::vector<Block> own_;                        // of a thread: local values, then scratch
   std::vector<std::vector<View>> views_;          // of a thread: inputs of an operation

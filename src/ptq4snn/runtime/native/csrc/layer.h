@@ -1,4 +1,4 @@
-// Kernels of the packed runtime: what the engine calls. One image at a time; integers only.
+// Kernels of the packed runtime: what the engine calls. Integers only.
 //
 // Every kernel works on output positions [begin, end) and may run on several threads with disjoint ranges: it writes
 // nothing outside its range. Kernels allocate nothing; `scratch` is private to a call. Nothing is read outside the
@@ -62,7 +62,7 @@ struct Layer {
   const int32_t* rescale_n;  // [padded(cout)], 0 <= n <= 62
   int32_t lo, hi;
   Path path;  // Event and Dense force a kernel (tests); rows as input are always dense
-  const int32_t* inverse;  // made by make_inverse from tap_table; null: made in every call that needs it, which costs time
+  const int32_t* runs;  // made by make_runs from tap_table (tap_runs.h); null: no tap_table, or never by events
 };
 
 // The same for a convolution in groups (depthwise: groups == cin). Weights [taps][cin / groups][cout] are packed by
@@ -117,6 +117,13 @@ struct NeuronOut {
   int32_t* potential;  // A of every step, [positions][steps][channels]
 };
 
+// Images that a projection works on in one call, so that weights are expanded once for all: bytes from the buffers of one
+// to those of the next. More than one only with all positions.
+struct Images {
+  int count;
+  int64_t in, out, potential, state;
+};
+
 enum class Logic : int { And = 0, Or = 1, AndNot = 2, Xor = 3 };  // AndNot: a & ~b
 
 // All entry points of one ISA level. `steps` is the number of steps of this call, `first_step` the number of the first
@@ -125,13 +132,14 @@ struct Kernels {
   const char* name;
 
   // Bytes of scratch that project_* and grouped_* need; an upper bound for any range of at most `range` positions.
-  size_t (*project_scratch)(const Layer&, const Source&, int steps, int range, bool state);
+  size_t (*project_scratch)(const Layer&, const Source&, int steps, int range, bool state, int images);
   size_t (*grouped_scratch)(const Grouped&, const Source&, int steps, int range);
   size_t (*neuron_scratch)(const Neuron&, int steps, int range, bool state);
 
   void (*project_neuron)(const Layer&, const Neuron&, const Source&, int steps, int first_step, const NeuronOut&,
-                         const State*, int begin, int end, const Scratch&);
-  void (*project_rows)(const Layer&, const Source&, int steps, const RowsOut&, int begin, int end, const Scratch&);
+                         const State*, const Images&, int begin, int end, const Scratch&);
+  void (*project_rows)(const Layer&, const Source&, int steps, const RowsOut&, const Images&, int begin, int end,
+                       const Scratch&);
   void (*grouped_rows)(const Grouped&, const Source&, int steps, const RowsOut&, int begin, int end, const Scratch&);
   void (*neuron_rows)(const Neuron&, const Rows& in, int steps, int first_step, const NeuronOut&, const State*,
                       int begin, int end, const Scratch&);
@@ -151,10 +159,6 @@ struct Kernels {
 // Packed weights: nibbles for bits <= 4, else bytes; channels padded to tiles. One layout for all ISA levels.
 size_t weights_bytes(int taps, int cin, int cout, int bits);
 void pack_weights(const int8_t* weights /* [taps][cin][cout] */, int taps, int cin, int cout, int bits, void* out);
-
-// The tap table read from the input's side, for Layer::inverse (layout: hot/inverse.h). `out` has inverse_numbers int32.
-size_t inverse_numbers(int positions, int taps, int in_positions);
-void make_inverse(const int32_t* tap_table, int positions, int taps, int in_positions, int32_t* out);
 
 // Levels of this build that this machine can run, best last; `kernels(name)` is null for another name.
 int kernel_levels(const Kernels* const** levels);

@@ -11,12 +11,16 @@ namespace PTQ_ISA {
 
 static hot::Scratch scratch_of(const Call& call) { return {call.scratch, (size_t)call.scratch_bytes}; }
 
+static hot::Images images_of(const Call& call) {
+  return {call.images, call.in_bytes, call.out_bytes, call.second_bytes, call.state_bytes};
+}
+
 static void project(const hot::Kernels& k, const Call& call, int begin, int end) {
   const hot::Grouped g = grouped_of(call);
   const Input in(call.in[0]);
   const hot::RowsOut out = rows_out(call.out);
   if (g.groups == 1)
-    k.project_rows(g.layer, in.source, call.out.steps, out, begin, end, scratch_of(call));
+    k.project_rows(g.layer, in.source, call.out.steps, out, images_of(call), begin, end, scratch_of(call));
   else
     k.grouped_rows(g, in.source, call.out.steps, out, begin, end, scratch_of(call));
 }
@@ -25,7 +29,7 @@ static void project_neuron(const hot::Kernels& k, const Call& call, int begin, i
   const Input in(call.in[0]);
   const Packed state(call);
   k.project_neuron(grouped_of(call).layer, neuron_of(*call.op), in.source, call.out.steps, (int)(call.first_step & 15),
-                   neuron_out(call), state.get(), begin, end, scratch_of(call));
+                   neuron_out(call), state.get(), images_of(call), begin, end, scratch_of(call));
 }
 
 static void neuron(const hot::Kernels& k, const Call& call, int begin, int end) {
@@ -122,7 +126,7 @@ static int64_t scratch(const Operations& ops, const Call& call, int range) {
   const hot::Grouped g = grouped_of(call);
   const Input in(call.in[0]);
   if (g.groups > 1) return (int64_t)k.grouped_scratch(g, in.source, call.out.steps, range);
-  return (int64_t)k.project_scratch(g.layer, in.source, call.out.steps, range, state);
+  return (int64_t)k.project_scratch(g.layer, in.source, call.out.steps, range, state, call.images);
 }
 
 // Inputs that are not 0, in the rows [steps] of a position.

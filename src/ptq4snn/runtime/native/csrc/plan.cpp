@@ -6,6 +6,7 @@
 
 #include "layer.h"
 #include "tables.h"
+#include "tap_runs.h"
 #include "weights.h"
 
 namespace ptq {
@@ -86,7 +87,7 @@ class Reader {
     if (op.state >= 0) read_state(f, op);
     check_op(*plan_, op);
     if (op.kind == kKeep) keep(op);
-    if (op.kind == kProject || op.kind == kProjectNeuron) op.project.inverse = inverse_of(op);
+    if (op.kind == kProject || op.kind == kProjectNeuron) op.project.runs = runs_of(op);
     for (int32_t v : {op.output, op.second}) {
       if (v < 0) continue;
       if (made_[(size_t)v] >= 0) throw Refused("a value is made twice");
@@ -95,19 +96,16 @@ class Reader {
     plan_->ops.push_back(op);
   }
 
-  // Spikes are followed from the input's side; layers with the same taps share the table.
-  const int32_t* inverse_of(const Op& op) {
+  // Spikes are followed from the input's side; layers with the same taps share the runs.
+  const int32_t* runs_of(const Op& op) {
     const Projection& w = op.project;
     const Value& in = plan_->values[(size_t)op.sources[0]];
     if (w.table == nullptr || w.groups > 1 || !is_planes(in.format)) return nullptr;
-    const int32_t*& known = inverses_[{w.table, in.positions}];
+    const int32_t*& known = runs_[{w.table, in.positions}];
     if (known == nullptr) {
       const int positions = plan_->values[(size_t)op.output].positions;
-      const size_t numbers = hot::inverse_numbers(positions, w.taps, in.positions);
-      plan_->inverses.emplace_back(times((int64_t)numbers, 4));
-      int32_t* made = reinterpret_cast<int32_t*>(plan_->inverses.back().data());
-      hot::make_inverse(w.table, positions, w.taps, in.positions, made);
-      known = made;
+      plan_->runs.push_back(hot::make_runs(w.table, positions, w.taps, in.positions));
+      known = plan_->runs.back().data();
     }
     return known;
   }
@@ -230,7 +228,7 @@ class Reader {
   Tables tables_;
   Packer packer_{tables_};
   Row made_;  // operation that makes a value, or -1
-  std::map<std::pair<const int32_t*, int32_t>, const int32_t*> inverses_;  // by table and input positions
+  std::map<std::pair<const int32_t*, int32_t>, const int32_t*> runs_;  // by table and input positions
   std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
 };
 
@@ -238,7 +236,7 @@ class Reader {
 
 int64_t Plan::resident_bytes() const {
   int64_t sum = parameters.bytes() + weights.bytes();
-  for (const Block& b : inverses) sum += b.bytes();
+  for (const auto& r : runs) sum += (int64_t)(r.size() * sizeof(int32_t));
   return sum;
 }
 

@@ -94,7 +94,7 @@ struct Neurons {
 struct Projection {
   int32_t taps, cin, cout, groups, bits, shift, narrow;
   const int32_t* table;     // [positions][taps], or null: every position reads itself
-  const int32_t* inverse;   // the table from the input's side (layer.h), or null
+  const int32_t* runs;      // the table from the input's side (tap_runs.h), or null
   const void* weights;      // packed for the hot kernels; int8 [taps][cin / groups][cout] for kProjectRows
   const int32_t* bias;      // [rows][padded cout]
   const int32_t* bias_row;  // [positions] or null
@@ -110,7 +110,6 @@ struct Op {
   int32_t state, slot;     // number of the state, of the kept value; -1: none
   int32_t per_channel;     // of the input grid; 0: one entry serves all channels
   int32_t pads_zero;       // a tap of -1 is a zero that takes part in a maximum
-  int32_t rounds;          // of kOverTime
   int64_t constant, low, high;
   int64_t steps;           // at calibration, where the input is a sum over time; else 0
   const int64_t* coefficients;
@@ -133,13 +132,15 @@ struct Counters {
   int64_t nanoseconds, nonzero, inputs, synops, macs, event_calls, dense_calls;
 };
 
-// One operation on one image.
+// One operation on one image, or on several.
 struct Call {
   const Op* op;
   const View* in;
   View out, second;
   int32_t steps;        // of this call
   int64_t first_step;   // steps before it
+  int32_t images;       // a projection may work on so many, one after the other in memory
+  int64_t in_bytes, out_bytes, second_bytes, state_bytes;  // from one image to the next; in_bytes of the first input
   const float* x;       // input of the image [steps or 1][stride]
   int64_t x_stride;     // numbers between two steps
   uint8_t* state;       // packed state of the image, or null

@@ -2,7 +2,7 @@
 // while all positions pass over it. Taps of a chunk are of one class, so that few accumulators stay idle.
 #pragma once
 
-#include "inverse.h"
+#include "runs.h"
 #include "vector.h"
 
 namespace ptq {
@@ -12,6 +12,7 @@ namespace PTQ_ISA {
 constexpr int kChunkRows = 9;  // rows of 64 bytes for each input channel: 36 KB
 
 struct Chunk {
+  int group;        // class of the taps
   int rank, ranks;  // taps by rank
   int tile, tiles;
   int word;
@@ -24,28 +25,27 @@ static inline int balanced(int n, int most) { return pieces(n, pieces(n, most));
 struct Chunks {
   const int32_t* class_start;
   int classes, words, tiles, halves;
-  int c, ranks_each, tiles_each;
+  int ranks_each, tiles_each;
   Chunk now;
 
   Chunks(const int32_t* class_start_, int classes_, int channels, int tiles_, int halves_)
-      : class_start(class_start_), classes(classes_), words(pieces(channels, 64)), tiles(tiles_), halves(halves_),
-        c(0) {
-    now = {0, 0, 0, 0, 0};
+      : class_start(class_start_), classes(classes_), words(pieces(channels, 64)), tiles(tiles_), halves(halves_) {
+    now = {0, 0, 0, 0, 0, 0};
     open_class();
   }
 
-  bool more() const { return c < classes; }
+  bool more() const { return now.group < classes; }
 
   void open_class() {
-    const int ranks = class_start[c + 1] - class_start[c];
+    const int ranks = class_start[now.group + 1] - class_start[now.group];
     ranks_each = balanced(ranks, max_int(1, kChunkRows / halves));
     tiles_each = balanced(tiles, max_int(1, kChunkRows / halves / ranks_each));
-    now.rank = class_start[c], now.tile = 0;
+    now.rank = class_start[now.group], now.tile = 0;
     set_sizes();
   }
 
   void set_sizes() {
-    now.ranks = min_int(ranks_each, class_start[c + 1] - now.rank);
+    now.ranks = min_int(ranks_each, class_start[now.group + 1] - now.rank);
     now.tiles = min_int(tiles_each, tiles - now.tile);
   }
 
@@ -56,8 +56,8 @@ struct Chunks {
     if (now.tile == tiles) {
       now.tile = 0;
       now.rank += now.ranks;
-      if (now.rank == class_start[c + 1]) {
-        if (++c < classes) open_class();
+      if (now.rank == class_start[now.group + 1]) {
+        if (++now.group < classes) open_class();
         return;
       }
     }

@@ -24,16 +24,16 @@ constexpr int kSlots = 3;
 #endif
 constexpr int kByteAdds = 17;  // 17 * 15 = 255
 
-// The events of 64 channels of one input position at every step, and the rows they select.
-struct Position {
-  const uint64_t* words;  // of step 0 and plane 0
-  int planes, steps;
-  int64_t plane, step;  // distances in words
-  const uint8_t* rows;  // row of the first channel
-  int64_t channel;      // bytes between the rows of two channels
+// The events of 64 channels at some input positions and every step, and the rows they select.
+struct Stretch {
+  int count, planes, steps;
+  int64_t plane, step, position;  // distances in words
+  int64_t out;                    // distance of the sums of two positions
+  const uint8_t* rows;            // row of the first channel
+  int64_t channel;                // bytes between the rows of two channels
 };
 
-// Where rows are taken from and go to: slot m adds rows at `offset[m]` to the sums `to[m]` of step 0.
+// Where rows are taken from and go to: slot m adds rows at `offset[m]` to the sums `to[m]` of the first position and step.
 struct Slots {
   int64_t offset[kSlots];
   uint16_t* to[kSlots];
@@ -119,7 +119,7 @@ static inline uint64_t lowest_bits(uint64_t x, int n) {
 
 // One step of any number of events: 17 at a time into the sums, plane by plane.
 template <int M, bool together>
-static __attribute__((noinline)) void scatter_many(const Position& in, const uint64_t* words, const uint8_t* rows,
+static __attribute__((noinline)) void scatter_many(const Stretch& in, const uint64_t* words, const uint8_t* rows,
                                                    const Slots& slots, int64_t at) {
   for (int q = in.planes - 1; q >= 0; --q)
     for (uint64_t x = words[q * in.plane]; x;) {
@@ -133,56 +133,63 @@ static __attribute__((noinline)) void scatter_many(const Position& in, const uin
 
 // Values in two planes: the second plane is doubled in bytes of its own, which also take what the others cannot.
 template <int M, bool together>
-static void scatter_values(const Position& in, const Slots& slots) {
+static void scatter_values(const Stretch& in, const Slots& slots, const uint64_t* first, int64_t to) {
   const uint8_t* const rows = in.rows + (together ? slots.offset[0] : 0);
-  const uint64_t* words = in.words;
-  const int64_t channel = in.channel, plane = in.plane, end = (int64_t)in.steps * kTile;
+  const int64_t channel = in.channel, plane = in.plane;
   const bool two = in.planes == 2;
-  for (int64_t at = 0; at < end; at += kTile, words += in.step) {
-    const uint64_t x = words[0], twos = words[plane];
-    const int n = __builtin_popcountll(x), over = n > kByteAdds ? n - kByteAdds : 0;
-    if (!two || over + 2 * __builtin_popcountll(twos) > kByteAdds) {
-      scatter_many<M, together>(in, words, rows, slots, at);
-      continue;
+  for (int i = 0; i < in.count; ++i) {
+    const uint64_t* words = first + i * in.position;
+    int64_t at = to + i * in.out;
+    for (int t = 0; t < in.steps; ++t, at += kTile, words += in.step) {
+      const uint64_t x = words[0], twos = words[plane];
+      const int n = __builtin_popcountll(x), over = n > kByteAdds ? n - kByteAdds : 0;
+      if (!two || over + 2 * __builtin_popcountll(twos) > kByteAdds) {
+        scatter_many<M, together>(in, words, rows, slots, at);
+        continue;
+      }
+      Bytes<M, together> bytes;
+      if (twos == 0 && over == 0) {
+        if (x == 0) continue;
+        bytes.set_all(x, rows, channel, slots);
+        bytes.flush(slots, at, 0);
+        continue;
+      }
+      const uint64_t some = over ? lowest_bits(x, kByteAdds) : x;
+      Bytes<M, together> others;
+      others.clear();
+      others.add_all(twos, rows, channel, slots);
+      others.twice();
+      others.add_all(x ^ some, rows, channel, slots);
+      bytes.clear();
+      bytes.add_all(some, rows, channel, slots);
+      bytes.flush_with(others, slots, at);
     }
-    Bytes<M, together> bytes;
-    if (twos == 0 && over == 0) {
-      if (x == 0) continue;
-      bytes.set_all(x, rows, channel, slots);
-      bytes.flush(slots, at, 0);
-      continue;
-    }
-    const uint64_t some = over ? lowest_bits(x, kByteAdds) : x;
-    Bytes<M, together> others;
-    others.clear();
-    others.add_all(twos, rows, channel, slots);
-    others.twice();
-    others.add_all(x ^ some, rows, channel, slots);
-    bytes.clear();
-    bytes.add_all(some, rows, channel, slots);
-    bytes.flush_with(others, slots, at);
   }
 }
 
 // Spikes in one plane.
 template <int M, bool together>
-static void scatter(const Position& in, const Slots& slots) {
+static void scatter(const Stretch& in, const Slots& slots, const uint64_t* first, int64_t to) {
   const uint8_t* const rows = in.rows + (together ? slots.offset[0] : 0);
-  const uint64_t* words = in.words;
-  const int64_t channel = in.channel, step = in.step, end = (int64_t)in.steps * kTile;
-  for (int64_t at = 0; at < end; at += kTile, words += step) {
-    const uint64_t x = words[0];
-    if (__builtin_popcountll(x) > kByteAdds) {
-      scatter_many<M, together>(in, words, rows, slots, at);
-    } else if (x) {
-      Bytes<M, together> bytes;
-      bytes.set_all(x, rows, channel, slots);
-      bytes.flush(slots, at, 0);
+  const int64_t channel = in.channel, step = in.step;
+  for (int i = 0; i < in.count; ++i) {
+    const uint64_t* words = first + i * in.position;
+    int64_t at = to + i * in.out;
+    for (int t = 0; t < in.steps; ++t, at += kTile, words += step) {
+      const uint64_t x = words[0];
+      if (__builtin_popcountll(x) > kByteAdds) {
+        scatter_many<M, together>(in, words, rows, slots, at);
+      } else if (x) {
+        Bytes<M, together> bytes;
+        bytes.set_all(x, rows, channel, slots);
+        bytes.flush(slots, at, 0);
+      }
     }
   }
 }
 
-typedef void (*Scatter)(const Position&, const Slots&);
+// From the words of the first position on, to the sums `to` numbers behind those of the slots.
+typedef void (*Scatter)(const Stretch&, const Slots&, const uint64_t* first, int64_t to);
 
 template <bool together>
 static inline Scatter scatter_of(int slots, int planes) {
@@ -200,10 +207,10 @@ static inline Scatter scatter_of(int slots, int planes) {
   return kAll[slots][planes > 1];
 }
 
-static inline void scatter_all(const Position& in, const Slots& slots, int used) {
+static inline Scatter scatter_for(const Slots& slots, int used, int planes) {
   bool together = true;
   for (int m = 1; m < used; ++m) together &= slots.offset[m] - slots.offset[m - 1] == kTile;
-  (together ? scatter_of<true>(used, in.planes) : scatter_of<false>(used, in.planes))(in, slots);
+  return together ? scatter_of<true>(used, planes) : scatter_of<false>(used, planes);
 }
 
 }  // namespace PTQ_ISA

@@ -2,87 +2,125 @@
 #pragma once
 
 #include "chunks.h"
-#include "event.h"
+#include "slide.h"
 
 namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-constexpr int kSinkRows = 128;  // rows that a sink gets at once: 16 KB
+constexpr int kSinkRows = 128;           // rows that a sink gets at once: 16 KB
+constexpr int64_t kSumBytes = 1 << 20;  // sums of the images that share expanded weights stay in the second-level cache
 
-// Brings the packed weights of the next chunk nearer, a few lines with each position.
+// Memory that will be read soon, brought nearer a few lines at a time.
 struct Ahead {
-  const char* start[kChunkRows];  // one run for each tap and tile
-  int runs, lines, each;
+  const char *at = nullptr, *end = nullptr;
+  int64_t length = 0, next = 0;  // of a part; from one part to the next
+  int parts = 0, lines = 0;
 
-  Ahead(const Layer& l, const Chunks& next, const int32_t* order, int halves, int positions) : runs(0) {
-    const int64_t all = (int64_t)l.taps * l.cin;
-    const int channels = min_int(64, l.cin - next.now.word * 64);
-    lines = halves == 1 ? (channels + 1) / 2 : channels;
-    each = pieces(lines, max_int(1, positions));
-    for (int rank = 0; next.more() && rank < next.now.ranks; ++rank)
-      for (int i = 0; i < next.now.tiles; ++i) {
-        const int64_t row = packed_row(l.taps, l.cin, order[next.now.rank + rank], next.now.word * 64);
-        start[runs++] = static_cast<const char*>(l.weights) + tile_bytes(all, l.bits) * (size_t)(next.now.tile + i) +
-                        (halves == 1 ? row / 2 : row) * kTile;
-      }
+  // `calls`: how often `some` will be called.
+  void set(const char* start, int64_t length_, int parts_, int64_t next_, int calls) {
+    at = start, end = start + length_, length = length_, next = next_, parts = parts_;
+    lines = (int)((length / kTile + 1) * parts / max_int(1, calls)) + 1;
   }
 
-  void fetch(int position) const {
-    for (int line = position * each; line < min_int(lines, (position + 1) * each); ++line)
-      for (int i = 0; i < runs; ++i) __builtin_prefetch(start[i] + line * kTile, 0, 2);
+  void some() {
+    if (at >= end) return;
+    for (int i = 0; i < lines; ++i, at += kTile) __builtin_prefetch(at, 0, 2);
+    if (at >= end && --parts > 0) at = end - length + next, end = at + length;
   }
 };
 
+// A stretch with its slots and the kernel for it.
+struct Piece {
+  Stretch in;
+  Slots slots;
+  Scatter scatter;
+  const uint64_t* words;  // of the first position
+  int used;
+};
+
+// Pieces of all positions: so many at most in any chunk.
+static int most_pieces(const Runs& runs, int halves) {
+  int most = 0;
+  for (int c = 0; c < runs.classes; ++c) {
+    const int ranks = runs.class_start[c + 1] - runs.class_start[c];
+    const int across = kChunkRows / balanced(ranks, kChunkRows / halves);
+    int n = 0;
+    for (const int32_t* at = runs.begin(c); at < runs.end(c); at = Run(at).end())
+      n += pieces(Run(at).readers * across, kSlots);
+    most = max_int(most, n);
+  }
+  return most;
+}
+
 struct Event {
   const Layer& l;
-  const Spikes& s;
+  const Spikes& s;  // of image 0
+  const Images& images;
   int first, last, begin, end;  // input positions, output positions
   int halves, tiles;            // bytes are two halves
-  int64_t rows;                 // output positions times steps
+  int64_t rows, in_rows;        // output and input positions times steps
+  int group;                    // images at once: `sums` and so on hold so many, one after the other
   uint8_t* expanded;            // [channel][tap][tile][half][64]
   uint16_t* sums;               // [tile][half][rows][64]
   int32_t* wide;                // [tile][rows][64], where int16 is not enough
   int32_t *counts, *events;     // sums of the values of an input row, and under the taps of an output row
-  int count_stride;             // steps, padded
-  const int32_t* numbers;       // of the inverse
-  int32_t* made;
+  int32_t own[6 + kRunFields + 2];  // the runs of a layer without a tap table
+  Runs runs;
+  Piece* kept;  // the pieces of the current class; null: cut anew for every chunk
+  int pieces_kept;
+  bool few;  // events
 
-  Event(const Layer& layer, const Spikes& spikes, int first_, int last_, int begin_, int end_, Arena& arena)
-      : l(layer), s(spikes), first(first_), last(last_), begin(begin_), end(end_),
+  Event(const Layer& layer, const Spikes& spikes, const Images& images_, int first_, int last_, int begin_, int end_,
+        Arena& arena)
+      : l(layer), s(spikes), images(images_), first(first_), last(last_), begin(begin_), end(end_),
         halves(is_nibbles(layer.bits) ? 1 : 2), tiles(padded(layer.cout) / kTile),
-        rows((int64_t)(end_ - begin_) * spikes.steps) {
+        rows((int64_t)(end_ - begin_) * spikes.steps), in_rows((int64_t)(last_ - first_) * spikes.steps),
+        group(max_int(1, (int)(kSumBytes / (sums_each() * 2 + 1)))),
+        own{1, 0, 1, 0, 0, 7, begin_, 1, end_ - begin_, 1, 1, 0, begin_}, runs(l.runs ? l.runs : own, l.taps) {
+    group = min_int(group, images.count);
     expanded = arena.take<uint8_t>((size_t)64 * kChunkRows * kTile);
-    sums = arena.take<uint16_t>((size_t)tiles * halves * rows * kTile);
-    wide = l.narrow ? nullptr : arena.take<int32_t>((size_t)tiles * rows * kTile);
-    count_stride = (int)round_up(s.steps, 4);
-    counts = arena.take<int32_t>((size_t)(last - first + 1) * count_stride);
-    events = arena.take<int32_t>((size_t)(end - begin) * count_stride);
-    numbers = l.inverse;
-    made = numbers || !l.tap_table ? nullptr : arena.take<int32_t>(inverse_numbers(l.positions, l.taps, s.positions));
+    sums = arena.take<uint16_t>((size_t)(group * sums_each()));
+    wide = l.narrow ? nullptr : arena.take<int32_t>((size_t)(group * wide_each()));
+    counts = arena.take<int32_t>((size_t)(group * in_rows));
+    events = arena.take<int32_t>((size_t)(group * rows));
+    kept = all_inside() ? arena.take<Piece>((size_t)most_pieces(runs, halves)) : nullptr;
   }
 
-  // Weighted events of every input row, then those under the taps of every output row, four steps at a time.
-  void count_all() {
-    const uint64_t* words = s.data + (int64_t)first * s.steps * s.planes * s.words;
-    int32_t* out = counts;
-    std::memset(counts, 0, sizeof(int32_t) * (size_t)(last - first + 1) * count_stride);  // the last: a tap outside
-    for (int p = first; p < last; ++p, out += count_stride)
-      for (int t = 0; t < s.steps; ++t, words += s.planes * s.words) out[t] = count_values(words, s.planes, s.words);
-    for (int t = 0; t < count_stride; t += 4) count_taps(counts + t, events + t, count_stride);
-  }
+  int64_t sums_each() const { return (int64_t)tiles * halves * rows * kTile; }
+  int64_t wide_each() const { return (int64_t)tiles * rows * kTile; }
 
-  void count_taps(const int32_t* in, int32_t* out, const int64_t stride) const {
-    typedef int32_t Four __attribute__((vector_size(16)));
-    const int taps = l.taps, base = first, none = last, to = end;
-    const int32_t* table = l.tap_table ? l.tap_table + (int64_t)begin * taps : nullptr;
-    for (int p = begin; p < to; ++p, out += stride) {
-      Four sum = table ? Four{} : load<Four>(in + (p - base) * stride);
-      for (int tap = 0; table && tap < taps; ++tap) {
-        const int from = *table++;
-        sum += load<Four>(in + ((from < 0 ? none : from) - base) * stride);
+  // Events under the taps of every output row, from those of every input row.
+  void count_taps(const int32_t* from, int32_t* to) const {
+    std::memset(to, 0, sizeof(int32_t) * (size_t)rows);
+    for (int c = 0; c < runs.classes; ++c)
+      for (const int32_t* at = runs.begin(c); at < runs.end(c);) {
+        const Run run(at);
+        for (int i = 0; i < run.readers; ++i) count_reader(run, run.pairs[2 * i + 1], from, to);
+        at = run.end();
       }
-      store(out, sum);
+  }
+
+  bool inside(const Run& run, int to) const {
+    const int far = to + (run.count - 1) * run.out_step;
+    return in_range(to) && in_range(far);
+  }
+
+  // One reader of a run; `to` is its output for the first position.
+  void count_reader(const Run& run, int to, const int32_t* in, int32_t* out) const {
+    const int steps = s.steps, from = run.step * steps, on = run.out_step * steps;
+    in += (int64_t)(run.first - first) * steps, out += (int64_t)(to - begin) * steps;
+    if (!inside(run, to)) {
+      for (int i = 0; i < run.count; ++i, to += run.out_step, in += from, out += on)
+        for (int t = 0; in_range(to) && t < steps; ++t) out[t] += in[t];
+    } else if (run.step == 1 && run.out_step == 1) {
+      for (int j = 0; j < run.count * steps; ++j) out[j] += in[j];
+    } else if (steps == 4) {
+      typedef int32_t Four __attribute__((vector_size(16)));
+      for (int i = 0; i < run.count; ++i, in += from, out += on) store(out, load<Four>(out) + load<Four>(in));
+    } else {
+      for (int i = 0; i < run.count; ++i, in += from, out += on)
+        for (int t = 0; t < steps; ++t) out[t] += in[t];
     }
   }
 
@@ -107,86 +145,127 @@ struct Event {
                   : expand_bytes(start[i], row[i], channels, expanded + i * 2 * kTile, stride);
   }
 
-  // Events of input position p, to those of its readers that are in the chunk and in the range.
-  void scatter_some(const Chunk& k, const Position& in, uint16_t* base, const int32_t* pairs, int readers) {
+  bool all_inside() const { return end - begin >= l.positions; }
+
+  // The runs of a chunk as pieces, one by one to `each`.
+  template <class Each>
+  void cut(const Chunk& k, const Each& each) const {
+    for (const int32_t* at = runs.begin(k.group); at < runs.end(k.group);) {
+      const Run run(at);
+      at = run.end();
+      for (int i = 0; i < run.count;) i = cut_from(k, run, i, each);
+    }
+  }
+
+  // Positions of a run from i on that have the same readers in the range; where they end.
+  template <class Each>
+  int cut_from(const Chunk& k, const Run& run, int i, const Each& each) const {
     const int across = k.tiles * halves;
-    Slots slots;
-    int used = 0;
-    for (int i = 0; i < readers; ++i) {
-      const int rank = pairs[2 * i] - k.rank, to = pairs[2 * i + 1];
+    const int64_t step = (int64_t)s.planes * s.words, position = step * s.steps;
+    const int stop = all_inside() ? run.count : same_readers(run, i);
+    Piece piece = {};
+    piece.in = {stop - i, s.planes, s.steps, s.words, step, position * run.step,
+                (int64_t)run.out_step * s.steps * kTile, expanded, channel_bytes(k, halves)};
+    piece.words = s.data + (run.first + (int64_t)i * run.step) * position;
+    for (int r = 0; r < run.readers; ++r) {
+      const int rank = run.pairs[2 * r] - k.rank, to = run.pairs[2 * r + 1] + i * run.out_step;
       if (rank < 0 || rank >= k.ranks || to < begin || to >= end) continue;
       for (int j = 0; j < across; ++j) {
-        slots.offset[used] = (int64_t)(rank * across + j) * kTile;
-        slots.to[used] = base + (j * rows + (int64_t)to * s.steps) * kTile;
-        if (++used == kSlots) scatter_all(in, slots, used), used = 0;
+        piece.slots.offset[piece.used] = (int64_t)(rank * across + j) * kTile;
+        piece.slots.to[piece.used] = sums + (j * rows + (int64_t)(to - begin) * s.steps) * kTile;
+        if (++piece.used == kSlots) send(piece, each);
       }
     }
-    if (used) scatter_all(in, slots, used);
+    if (piece.used) send(piece, each);
+    return stop;
   }
 
-  // The common case, one row for a reader and readers one after another, without a look at each; false: not the case.
-  // The loop is short: vectors would only make it slower.
-  __attribute__((optimize("no-tree-vectorize"))) bool scatter_run(const Chunk& k, const Position& in, uint16_t* base,
-                                                                  const int32_t* pairs, int readers) {
-    const int rank = pairs[0] - k.rank;
-    if (readers > kSlots || pairs[2 * readers - 2] - pairs[0] != readers - 1) return false;
-    if (rank < 0 || rank + readers > k.ranks) return false;
-    Slots slots;
-    unsigned outside = 0;
-    const int64_t row = (int64_t)s.steps * kTile;
-    slots.offset[0] = (int64_t)rank * kTile;
-    for (int i = 0; i < readers; ++i) {
-      const int to = pairs[2 * i + 1];
-      slots.to[i] = base + to * row;
-      outside |= (unsigned)(to - begin) | (unsigned)(end - 1 - to);  // negative: the highest bit
-    }
-    if (outside >> 31) return false;
-    scatter_of<true>(readers, in.planes)(in, slots);
-    return true;
+  template <class Each>
+  void send(Piece& piece, const Each& each) const {
+    piece.scatter = few ? slide_for(piece.in, piece.slots, piece.used) : nullptr;
+    if (!piece.scatter) piece.scatter = scatter_for(piece.slots, piece.used, s.planes);
+    each(piece);
+    piece.used = 0;
   }
 
-  void run_chunk(const Chunk& k, const Inverse* inverse, const Ahead& ahead) {
-    const int64_t step = (int64_t)s.planes * s.words, row = step * s.steps;
-    Position in = {s.data + (int64_t)first * row + k.word, s.planes, s.steps, s.words, step, expanded,
-                   channel_bytes(k, halves)};
-    uint16_t* const base = sums + ((int64_t)k.tile * halves * rows - (int64_t)begin * s.steps) * kTile;
-    const bool simple = inverse && inverse->single && k.tiles * halves == 1;
-    for (int p = first; p < last; ++p, in.words += row) {
-      const int32_t own[2] = {0, p};
-      const int32_t* pairs = inverse ? inverse->pairs + 2 * (int64_t)inverse->start[p] : own;
-      const int readers = inverse ? inverse->start[p + 1] - inverse->start[p] : 1;
-      ahead.fetch(p - first);
-      if (readers == 0 || (simple && scatter_run(k, in, base, pairs, readers))) continue;
-      scatter_some(k, in, base, pairs, readers);
-    }
+  bool in_range(int to) const { return to >= begin && to < end; }
+
+  // The first position behind i whose readers in the range are others.
+  int same_readers(const Run& run, int i) const {
+    for (int next = i + 1; next < run.count; ++next)
+      for (int r = 0; r < run.readers; ++r) {
+        const int to = run.pairs[2 * r + 1];
+        if (in_range(to + i * run.out_step) != in_range(to + next * run.out_step)) return next;
+      }
+    return run.count;
+  }
+
+  // Packed weights of a chunk, from its first to its last tap.
+  Ahead ahead_of(const Chunk& k) const {
+    int low = l.taps - 1, high = 0;
+    for (int rank = k.rank; rank < k.rank + k.ranks; ++rank)
+      low = min_int(low, runs.order[rank]), high = max_int(high, runs.order[rank]);
+    const int width = min_int(64, l.cin - k.word * 64);
+    const int64_t from = packed_row(l.taps, l.cin, low, k.word * 64), rows_of = (int64_t)(high - low + 1) * width;
+    Ahead ahead;
+    ahead.set(static_cast<const char*>(l.weights) + tile_bytes((int64_t)l.taps * l.cin, l.bits) * (size_t)k.tile +
+                  tile_bytes(from, l.bits),
+              (int64_t)tile_bytes(rows_of, l.bits), k.tiles, (int64_t)tile_bytes((int64_t)l.taps * l.cin, l.bits),
+              pieces_kept);
+    return ahead;
+  }
+
+  // Events of image `image`, whose sums are those of place `place`.
+  void run_chunk(const Chunk& k, int image, int place, Ahead ahead) {
+    const int64_t from = k.word + image * images.in / 8, to = place * sums_each() + (int64_t)k.tile * halves * rows * kTile;
+    const auto add = [&](const Piece& piece) {
+      ahead.some();
+      piece.scatter(piece.in, piece.slots, piece.words + from, to);
+    };
+    if (!kept) return cut(k, add);
+    for (int i = 0; i < pieces_kept; ++i) add(kept[i]);
+  }
+
+  // The same pieces serve all words, and all tiles of chunks with equal taps.
+  void keep_pieces(const Chunk& k) {
+    pieces_kept = 0;
+    if (!kept) return;
+    cut(k, [&](const Piece& piece) { kept[pieces_kept++] = piece; });
   }
 
   // Sums of one tile at positions [b, e) as int16, channels in order, in place of `sums`; modulo 2^16.
-  int16_t* finish_narrow(int tile, int b, int e) {
-    uint16_t* const start = sums + ((int64_t)tile * halves * rows + (int64_t)(b - begin) * s.steps) * kTile;
-    uint16_t* low = start;
-    for (int p = b; p < e; ++p)
-      for (int t = 0; t < s.steps; ++t, low += kTile) {
-        const uint16_t less = (uint16_t)(weight_offset(l.bits) * events[(int64_t)(p - begin) * count_stride + t]);
-        for (int v = 0; v < kTileVectors; ++v) {
-          uint16_t *even = low + v * (kBytes / 2), *odd = even + 32;
-          u16v o = load<u16v>(odd), e16 = load<u16v>(even) - (o << 8);
-          if (halves == 2) {
-            const u16v high = load<u16v>(odd + rows * kTile);
-            e16 += (load<u16v>(even + rows * kTile) - (high << 8)) << 4;
-            o += high << 4;
-          }
-          store(even, e16 - less);
-          store(odd, o - less);
-        }
-      }
+  int16_t* finish_narrow(int place, int tile, int b, int e) {
+    const int64_t before = (int64_t)(b - begin) * s.steps, n = (int64_t)(e - b) * s.steps;
+    uint16_t* const start = sums + place * sums_each() + ((int64_t)tile * halves * rows + before) * kTile;
+    const int32_t* const counted = events + place * rows + before;
+    halves == 1 ? finish_rows<1>(start, counted, n) : finish_rows<2>(start, counted, n);
     return reinterpret_cast<int16_t*>(start);
   }
 
+  template <int H>
+  void finish_rows(uint16_t* low, const int32_t* counted, int64_t n) const {
+    const uint16_t offset = (uint16_t)weight_offset(l.bits);
+    const int64_t high_rows = rows * kTile;
+    for (int64_t r = 0; r < n; ++r, low += kTile) {
+      const uint16_t less = (uint16_t)(offset * (uint32_t)counted[r]);
+      for (int v = 0; v < kTileVectors; ++v) {
+        uint16_t *even = low + v * (kBytes / 2), *odd = even + 32;
+        u16v o = load<u16v>(odd), e16 = load<u16v>(even) - (o << 8);
+        if (H == 2) {
+          const u16v high = load<u16v>(odd + high_rows);
+          e16 += (load<u16v>(even + high_rows) - (high << 8)) << 4;
+          o += high << 4;
+        }
+        store(even, e16 - less);
+        store(odd, o - less);
+      }
+    }
+  }
+
   // Sums of one tile and chunk into `wide`, and back to zero. A chunk has at most 9 * 64 * 7 events: they fit 16 bits.
-  void drain(int tile) {
-    int32_t* const all = wide + (int64_t)tile * rows * kTile;
-    uint16_t* in = sums + (int64_t)tile * halves * rows * kTile;
+  void drain(int place, int tile) {
+    int32_t* const all = wide + place * wide_each() + (int64_t)tile * rows * kTile;
+    uint16_t* in = sums + place * sums_each() + (int64_t)tile * halves * rows * kTile;
     for (int h = 0; h < halves; ++h) {
       int32_t* out = all;
       for (int64_t r = 0; r < rows; ++r, in += kTile, out += kTile)
@@ -199,56 +278,70 @@ struct Event {
     }
   }
 
-  void clear() {
-    std::memset(sums, 0, (size_t)tiles * halves * rows * kTile * sizeof(uint16_t));
-    for (int64_t r = 0; wide && r < tiles * rows; ++r) {
-      const int64_t p = r % rows / s.steps, t = r % s.steps;
-      const int32_t start = -weight_offset(l.bits) * events[p * count_stride + t];
-      for (int c = 0; c < kTile; ++c) wide[r * kTile + c] = start;
+  void clear(int place) {
+    std::memset(sums + place * sums_each(), 0, (size_t)sums_each() * sizeof(uint16_t));
+    if (!wide) return;
+    int32_t* out = wide + place * wide_each();
+    for (int64_t r = 0; r < tiles * rows; ++r, out += kTile) {
+      const int32_t start = -weight_offset(l.bits) * events[place * rows + r % rows];
+      for (int c = 0; c < kTile; ++c) out[c] = start;
     }
   }
 
-  void add_chunks() {
-    static const int32_t kOneTap[] = {1, 1, 0, 1, 0};  // classes, single, class_start, order
-    const Inverse inverse(numbers ? numbers : kOneTap, l.taps, s.positions);
-    Chunks chunks(inverse.class_start, inverse.classes, l.cin, tiles, halves);
+  // Images [from, from + count) of the batch.
+  void add_chunks(int from, int count) {
+    Chunks chunks(runs.class_start, runs.classes, l.cin, tiles, halves);
+    Chunk form = {-1, 0, 0, 0, 0, 0};
     while (chunks.more()) {
       const Chunk now = chunks.now;
-      expand(now, inverse.order);
+      if (now.group != form.group || now.rank != form.rank || now.tiles != form.tiles) keep_pieces(now), form = now;
+      expand(now, runs.order);
       chunks.next();
-      run_chunk(now, numbers ? &inverse : nullptr, Ahead(l, chunks, inverse.order, halves, last - first));
-      for (int j = 0; wide && j < now.tiles; ++j) drain(now.tile + j);
+      for (int i = 0; i < count; ++i) {
+        run_chunk(now, from + i, i, i == 0 && chunks.more() ? ahead_of(chunks.now) : Ahead());
+        for (int j = 0; wide && j < now.tiles; ++j) drain(i, now.tile + j);
+      }
+    }
+  }
+
+  // Images whose mean value is above `most` go to `dense`, which may use the memory of this.
+  template <class Sink, class Dense>
+  void run(Sink& sink, double most, const Dense& dense) {
+    for (int from = 0; from < images.count; from += group) {
+      const int count = min_int(group, images.count - from);
+      int64_t sum = 0;
+      for (int i = 0; i < count; ++i) sum += count_events(image_of(s, images, from + i), first, last, counts + i * in_rows);
+      if ((double)sum > most * (double)count * in_rows * s.channels) {
+        for (int i = 0; i < count; ++i) dense(from + i);
+        continue;
+      }
+      few = (double)sum <= kFewEvents * (double)count * in_rows * s.words;
+      for (int i = 0; i < count; ++i) count_taps(counts + i * in_rows, events + i * rows), clear(i);
+      add_chunks(from, count);
+      for (int i = 0; i < count; ++i) {
+        sink.image(from + i);
+        finish(sink, i);
+      }
     }
   }
 
   template <class Sink>
-  void run(Sink& sink) {
-    if (made) make_inverse(l.tap_table, l.positions, l.taps, s.positions, made), numbers = made;
-    count_all();
-    clear();
-    add_chunks();
+  void finish(Sink& sink, int place) {
     const int block = max_int(1, kSinkRows / s.steps);
     for (int b = begin; b < end; b += block) {
       const int e = min_int(end, b + block);
       sink.open(b, e);
       for (int tile = 0; tile < tiles; ++tile) {
-        const int64_t at = (tile * rows + (int64_t)(b - begin) * s.steps) * kTile;
+        const int64_t at = place * wide_each() + (tile * rows + (int64_t)(b - begin) * s.steps) * kTile;
         if (wide)
           sink.tile(tile * kTile, b, e, wide + at, s.steps);
         else
-          sink.tile(tile * kTile, b, e, finish_narrow(tile, b, e), s.steps);
+          sink.tile(tile * kTile, b, e, finish_narrow(place, tile, b, e), s.steps);
       }
       sink.close(b, e);
     }
   }
 };
-
-template <class Sink>
-static void run_event(const Layer& l, const Spikes& s, Sink& sink, int begin, int end, int first, int last,
-                      Arena& arena) {
-  Event event(l, s, first, last, begin, end, arena);
-  event.run(sink);
-}
 
 }  // namespace PTQ_ISA
 }  // namespace hot

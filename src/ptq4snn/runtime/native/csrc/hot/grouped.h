@@ -72,10 +72,10 @@ template <class X>
 static void run_grouped(const Grouped& g, const Source& s, int steps, const RowsOut& out, int begin, int end,
                         Arena& arena) {
   int first, last;
-  input_range(g.layer, begin, end, &first, &last);
+  input_range(g.layer, s, begin, end, &first, &last);
   GroupedSums<X> sums(g, s, first, last, arena);
   int32_t* acc = arena.take<int32_t>((size_t)(end - begin) * sums.steps * kTile);
-  RowsSink sink = {g.layer, steps, out};
+  RowsSink sink = {g.layer, steps, out, 0, out};
   sums.copy_inputs();
   for (int tile = 0; tile * kTile < g.layer.cout; ++tile) {
     sums.expand(tile);

@@ -50,27 +50,47 @@ static void run_dense(const Layer& l, const Source& s, Sink& sink, int begin, in
   dense_blocks(dense, sink, begin, end, block, acc);
 }
 
-static inline bool by_events(const Layer& l, const Source& s, int first, int last) {
-  if (!s.spikes || l.path == Path::Dense) return false;
-  const Spikes& k = *s.spikes;
-  return l.path == Path::Event ||
-         (double)count_events(k, first, last) <= kCrossOver * (double)(last - first) * k.steps * k.channels;
+static inline bool can_use_events(const Layer& l, const Source& s) {
+  return s.spikes && l.path != Path::Dense && (!l.tap_table || l.runs);
 }
 
+// The largest mean value of inputs that go by events.
+static inline double most_events(const Layer& l) { return l.path == Path::Event ? 8.0 : kCrossOver; }
+
 static Path choose(const Layer& l, const Source& s, int begin, int end) {
+  if (!can_use_events(l, s)) return Path::Dense;
   int first, last;
-  input_range(l, begin, end, &first, &last);
-  return by_events(l, s, first, last) ? Path::Event : Path::Dense;
+  input_range(l, s, begin, end, &first, &last);
+  const double values = (double)(last - first) * s.spikes->steps * s.spikes->channels;
+  return (double)count_events(*s.spikes, first, last, nullptr) <= most_events(l) * values ? Path::Event : Path::Dense;
 }
 
 template <class Sink>
-static void run_project(const Layer& l, const Source& s, Sink& sink, int begin, int end, Arena& arena) {
+static void run_project(const Layer& l, const Source& s, Sink& sink, const Images& images, int begin, int end,
+                        Arena& arena) {
   int first, last;
-  input_range(l, begin, end, &first, &last);
-  if (by_events(l, s, first, last)) return run_event(l, *s.spikes, sink, begin, end, first, last, arena);
-  if (is_small(s)) return run_dense<Small>(l, s, sink, begin, end, first, last, arena);
-  if (s.rows->type == Type::I16) return run_dense<int16_t>(l, s, sink, begin, end, first, last, arena);
-  run_dense<int32_t>(l, s, sink, begin, end, first, last, arena);
+  input_range(l, s, begin, end, &first, &last);
+  const auto dense = [&](int i) {
+    Spikes spikes;
+    Rows rows;
+    if (s.spikes) spikes = image_of(*s.spikes, images, i);
+    if (s.rows) rows = *s.rows, rows.data = static_cast<const char*>(rows.data) + i * images.in;
+    const Source source = {s.spikes ? &spikes : nullptr, s.rows ? &rows : nullptr};
+    Arena own = arena;
+    sink.image(i);
+    if (is_small(s))
+      run_dense<Small>(l, source, sink, begin, end, first, last, own);
+    else if (s.rows->type == Type::I16)
+      run_dense<int16_t>(l, source, sink, begin, end, first, last, own);
+    else
+      run_dense<int32_t>(l, source, sink, begin, end, first, last, own);
+  };
+  if (can_use_events(l, s)) {
+    Arena own = arena;
+    Event event(l, *s.spikes, images, first, last, begin, end, own);
+    return event.run(sink, most_events(l), dense);
+  }
+  for (int i = 0; i < images.count; ++i) dense(i);
 }
 
 // ---- Entry points
@@ -83,11 +103,11 @@ static size_t dense_scratch(const Layer& l, const Source& s, int positions, int 
   return arena.used;
 }
 
-static size_t project_scratch(const Layer& l, const Source& s, int, int range, bool state) {
+static size_t project_scratch(const Layer& l, const Source& s, int, int range, bool state, int count) {
   Arena kept = {nullptr, 0};
   const State some = {nullptr, nullptr};
   States states(state ? &some : nullptr, l.cout, range, kept);
-  const int positions = s.spikes ? s.spikes->positions : s.rows->positions;
+  const int positions = positions_of(s);
   size_t dense = 0, event = 0;
   if (l.path != Path::Event || s.rows) {
     dense = is_small(s)                      ? dense_scratch<Small>(l, s, positions, range)
@@ -96,24 +116,26 @@ static size_t project_scratch(const Layer& l, const Source& s, int, int range, b
   }
   if (s.spikes && l.path != Path::Dense) {
     Arena arena = {nullptr, 0};
-    Event e(l, *s.spikes, 0, positions, 0, range, arena);
+    const Images images = {count, 0, 0, 0, 0};
+    Event e(l, *s.spikes, images, 0, positions, 0, range, arena);
     event = arena.used;
   }
   return kept.used + (dense > event ? dense : event);
 }
 
 static void project_neuron(const Layer& l, const Neuron& n, const Source& s, int steps, int first_step,
-                           const NeuronOut& out, const State* state, int begin, int end, const Scratch& scratch) {
+                           const NeuronOut& out, const State* state, const Images& images, int begin, int end,
+                           const Scratch& scratch) {
   Arena arena = {static_cast<char*>(scratch.data), 0};
-  NeuronSink sink(l, n, steps, first_step, out, state, end - begin, arena);
-  run_project(l, s, sink, begin, end, arena);
+  NeuronSink sink(l, n, steps, first_step, out, state, images, end - begin, arena);
+  run_project(l, s, sink, images, begin, end, arena);
 }
 
-static void project_rows(const Layer& l, const Source& s, int steps, const RowsOut& out, int begin, int end,
-                         const Scratch& scratch) {
+static void project_rows(const Layer& l, const Source& s, int steps, const RowsOut& out, const Images& images,
+                         int begin, int end, const Scratch& scratch) {
   Arena arena = {static_cast<char*>(scratch.data), 0};
-  RowsSink sink = {l, steps, out};
-  run_project(l, s, sink, begin, end, arena);
+  RowsSink sink = {l, steps, out, images.out, out};
+  run_project(l, s, sink, images, begin, end, arena);
 }
 
 }  // namespace PTQ_ISA

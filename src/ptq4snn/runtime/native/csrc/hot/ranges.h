@@ -7,12 +7,23 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-// Positions of the input that [begin, end) reads: [first, last).
-static inline void input_range(const Layer& l, int begin, int end, int* first, int* last) {
+static inline int positions_of(const Source& s) { return s.spikes ? s.spikes->positions : s.rows->positions; }
+
+constexpr Images kOneImage = {1, 0, 0, 0, 0};
+
+static inline Spikes image_of(Spikes s, const Images& images, int i) {
+  s.data += i * images.in / 8;
+  return s;
+}
+
+// Positions of the input among which [begin, end) reads: [first, last).
+static inline void input_range(const Layer& l, const Source& s, int begin, int end, int* first, int* last) {
   if (!l.tap_table) {
     *first = begin, *last = end;
     return;
   }
+  *first = 0, *last = positions_of(s);
+  if (end - begin >= l.positions) return;
   int lo = INT32_MAX, hi = -1;
   for (int64_t i = (int64_t)begin * l.taps; i < (int64_t)end * l.taps; ++i) {
     const int p = l.tap_table[i];
@@ -24,22 +35,29 @@ static inline void input_range(const Layer& l, int begin, int end, int* first, i
   *last = hi + 1;
 }
 
-// Sum of the values of one row of words.
-static inline int32_t count_values(const uint64_t* words, int planes, int stride) {
-  if (planes * stride == 1) return __builtin_popcountll(*words);
-  int32_t sum = 0;
-  for (int q = 0; q < planes; ++q)
-    for (int w = 0; w < stride; ++w) sum += __builtin_popcountll(*words++) << q;
+// Sums of the values of rows of `width` words, into `out` where it is not null; the sum of all.
+template <int planes, bool single>
+static int64_t count_planes(const uint64_t* words, int64_t rows, int width, int32_t* out) {
+  int64_t sum = 0;
+  if (single) width = 1;
+  for (int64_t r = 0; r < rows; ++r, words += planes * width) {
+    int row = 0;
+    for (int w = 0; w < width; ++w)
+      for (int q = 0; q < planes; ++q) row += __builtin_popcountll(words[q * width + w]) << q;
+    if (out) out[r] = row;
+    sum += row;
+  }
   return sum;
 }
 
-// Sum of the values at positions [first, last).
-static int64_t count_events(const Spikes& s, int first, int last) {
-  int64_t sum = 0;
-  const int64_t row = (int64_t)s.planes * s.words;
-  for (int64_t r = (int64_t)first * s.steps; r < (int64_t)last * s.steps; ++r)
-    sum += count_values(s.data + r * row, s.planes, s.words);
-  return sum;
+// Values at positions [first, last): the sum of every row, where `out` is not null, and of all.
+static int64_t count_events(const Spikes& s, int first, int last, int32_t* out) {
+  const int64_t before = (int64_t)first * s.steps, rows = (int64_t)(last - first) * s.steps;
+  const uint64_t* words = s.data + before * s.planes * s.words;
+  const bool one = s.words == 1;
+  if (s.planes == 1) return one ? count_planes<1, true>(words, rows, 1, out) : count_planes<1, false>(words, rows, s.words, out);
+  if (s.planes == 2) return one ? count_planes<2, true>(words, rows, 1, out) : count_planes<2, false>(words, rows, s.words, out);
+  return count_planes<3, false>(words, rows, s.words, out);
 }
 
 }  // namespace PTQ_ISA

@@ -24,18 +24,33 @@ static Currents<X> currents_of(const Layer& l, const X* sums, int source_steps, 
   return x;
 }
 
+template <class T>
+static inline T* moved(T* p, int64_t bytes) {
+  return p ? reinterpret_cast<T*>(reinterpret_cast<char*>(p) + bytes) : nullptr;
+}
+
 struct NeuronSink {
   const Layer& l;
   const Neuron& n;
   int steps, first_step;
+  const NeuronOut& first;  // of image 0
+  const State* kept;
+  const Images& images;
   NeuronOut out;
+  State state;
   States states;
   Way way;
 
-  NeuronSink(const Layer& layer, const Neuron& neuron, int steps_, int first, const NeuronOut& o, const State* state,
-             int positions, Arena& arena)
-      : l(layer), n(neuron), steps(steps_), first_step(first), out(o),
-        states(state, layer.cout, positions, arena), way(way_of(neuron, o)) {}
+  NeuronSink(const Layer& layer, const Neuron& neuron, int steps_, int first_step_, const NeuronOut& o, const State* s,
+             const Images& images_, int positions, Arena& arena)
+      : l(layer), n(neuron), steps(steps_), first_step(first_step_), first(o), kept(s), images(images_), out(o),
+        state(s ? *s : State()), states(s ? &state : nullptr, layer.cout, positions, arena), way(way_of(neuron, o)) {}
+  NeuronSink(const NeuronSink&) = delete;
+
+  void image(int i) {
+    out = {moved(first.spikes, i * images.out), moved(first.potential, i * images.potential)};
+    if (kept) state.data = kept->data + i * images.state;
+  }
 
   void open(int begin, int end) { states.open(begin, end); }
   void close(int begin, int end) { states.close(begin, end); }
@@ -77,8 +92,11 @@ struct Rescale {
 struct RowsSink {
   const Layer& l;
   int steps;
+  const RowsOut& first;  // of image 0
+  int64_t bytes;         // from one image to the next
   RowsOut out;
 
+  void image(int i) { out.data = moved(static_cast<char*>(first.data), i * bytes); }
   void open(int, int) {}
   void close(int, int) {}
 

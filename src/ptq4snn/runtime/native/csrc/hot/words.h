@@ -14,20 +14,40 @@ static inline const uint64_t* words_at(const Spikes& s, int p, int t) {
   return s.data + row * s.planes * s.words;
 }
 
-static void add_spikes(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end) {
-  for (int p = begin; p < end; ++p)
-    for (int t = 0; t < steps; ++t) {
-      const uint64_t *x = words_at(a, p, t), *y = words_at(b, p, t);
-      uint64_t* o = out + ((int64_t)p * steps + t) * planes * a.words;
-      for (int w = 0; w < a.words; ++w) {
-        uint64_t carry = 0;
-        for (int q = 0; q < planes; ++q) {
-          const uint64_t i = q < a.planes ? x[q * a.words + w] : 0, j = q < b.planes ? y[q * a.words + w] : 0;
-          o[q * a.words + w] = i ^ j ^ carry;
-          carry = (i & j) | (carry & (i ^ j));
-        }
-      }
+// o = x + y of rows of `words` words: carry logic, plane by plane.
+template <int A, int B, int O>
+static inline void add_planes(const uint64_t* x, const uint64_t* y, int words, uint64_t* o) {
+  for (int w = 0; w < words; ++w) {
+    uint64_t carry = 0;
+#pragma GCC unroll 3
+    for (int q = 0; q < O; ++q) {
+      const uint64_t i = q < A ? x[q * words + w] : 0, j = q < B ? y[q * words + w] : 0;
+      o[q * words + w] = i ^ j ^ carry;
+      carry = (i & j) | (carry & (i ^ j));
     }
+  }
+}
+
+template <int A, int B, int O>
+static void add_rows(const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end) {
+  const int words = a.words;
+  const int64_t x_step = a.steps > 1 ? A * words : 0, y_step = b.steps > 1 ? B * words : 0;
+  for (int p = begin; p < end; ++p) {
+    const uint64_t *x = words_at(a, p, 0), *y = words_at(b, p, 0);
+    uint64_t* o = out + (int64_t)p * steps * O * words;
+    for (int t = 0; t < steps; ++t, x += x_step, y += y_step, o += O * words) add_planes<A, B, O>(x, y, words, o);
+  }
+}
+
+typedef void (*AddRows)(const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end);
+
+static void add_spikes(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end) {
+#define PTQ_EACH(A, B) {add_rows<A, B, 1>, add_rows<A, B, 2>, add_rows<A, B, 3>}
+  static const AddRows kAll[3][3][3] = {{PTQ_EACH(1, 1), PTQ_EACH(1, 2), PTQ_EACH(1, 3)},
+                                        {PTQ_EACH(2, 1), PTQ_EACH(2, 2), PTQ_EACH(2, 3)},
+                                        {PTQ_EACH(3, 1), PTQ_EACH(3, 2), PTQ_EACH(3, 3)}};
+#undef PTQ_EACH
+  kAll[a.planes - 1][b.planes - 1][planes - 1](a, b, steps, out, begin, end);
 }
 
 static void logic_spikes(Logic how, const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end) {
@@ -106,7 +126,7 @@ static void rows_to_spikes(const Rows& in, int planes, uint64_t* out, int begin,
     }
 }
 
-static int64_t sum_spikes(const Spikes& in) { return count_events(in, 0, in.positions); }
+static int64_t sum_spikes(const Spikes& in) { return count_events(in, 0, in.positions, nullptr); }
 
 }  // namespace PTQ_ISA
 }  // namespace hot

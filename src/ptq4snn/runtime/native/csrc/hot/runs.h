@@ -1,0 +1,45 @@
+// The tap table read from the input's side, as runs of input positions that are read alike.
+//
+// Taps are put in an order in which taps that meet at some input position (all of them with stride 1; those of equal
+// parity with stride 2) are neighbours and form a class; a tap's place in that order is its rank. Positions first,
+// first + step, ... of a run have the same readers: taps by rank, whose outputs move on by out_step with every position.
+//     int32 classes, class_start[taps + 1], order[taps], run_start[taps + 1], then the runs of all classes:
+//     first, step, count, out_step, readers, and (rank, output of the first position) for each reader
+#pragma once
+
+#include <cstdint>
+
+namespace ptq {
+namespace hot {
+
+constexpr int kRunFields = 5;
+
+struct Run {
+  int first, step, count, out_step;
+  int readers;
+  const int32_t* pairs;  // rank, output position
+
+  explicit Run(const int32_t* numbers)
+      : first(numbers[0]), step(numbers[1]), count(numbers[2]), out_step(numbers[3]), readers(numbers[4]),
+        pairs(numbers + kRunFields) {}
+
+  const int32_t* end() const { return pairs + 2 * (int64_t)readers; }
+};
+
+struct Runs {
+  int classes;
+  const int32_t *class_start, *order, *run_start, *numbers;
+
+  Runs(const int32_t* all, int taps) : classes(all[0]) {
+    class_start = all + 1;
+    order = class_start + taps + 1;
+    run_start = order + taps;
+    numbers = run_start + taps + 1;
+  }
+
+  const int32_t* begin(int c) const { return numbers + run_start[c]; }
+  const int32_t* end(int c) const { return numbers + run_start[c + 1]; }
+};
+
+}  // namespace hot
+}  // namespace ptq

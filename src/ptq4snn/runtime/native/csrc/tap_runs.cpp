@@ -1,0 +1,110 @@
+#include "tap_runs.h"
+
+#include "hot/runs.h"
+
+
+namespace ptq {
+namespace hot {
+namespace {
+
+struct Reader {
+  int32_t tap, to;
+};
+
+// Readers of every input position, by tap.
+struct Readers {
+  std::vector<int32_t> start;
+  std::vector<Reader> all;
+
+  Readers(const int32_t* table, int positions, int taps, int in_positions) : start((size_t)in_positions + 1, 0) {
+    const int64_t entries = (int64_t)positions * taps;
+    for (int64_t i = 0; i < entries; ++i)
+      if (table[i] >= 0) ++start[(size_t)table[i] + 1];
+    for (size_t p = 1; p < start.size(); ++p) start[p] += start[p - 1];
+    all.resize((size_t)start.back());
+    std::vector<int32_t> next(start);
+    for (int tap = 0; tap < taps; ++tap)
+      for (int p = 0; p < positions; ++p) {
+        const int from = table[(int64_t)p * taps + tap];
+        if (from >= 0) all[(size_t)next[(size_t)from]++] = {tap, p};
+      }
+  }
+
+  int count(int p) const { return start[(size_t)p + 1] - start[(size_t)p]; }
+  const Reader* of(int p) const { return all.data() + start[(size_t)p]; }
+};
+
+// The lowest tap of the class of every tap.
+std::vector<int> class_labels(const Readers& readers, int taps, int in_positions) {
+  std::vector<int> label((size_t)taps);
+  for (int i = 0; i < taps; ++i) label[(size_t)i] = i;
+  for (int p = 0; p < in_positions; ++p)
+    for (int i = 1; i < readers.count(p); ++i) {
+      const int a = label[(size_t)readers.of(p)[i - 1].tap], b = label[(size_t)readers.of(p)[i].tap];
+      const int low = a < b ? a : b, high = a < b ? b : a;
+      for (int& l : label)
+        if (low != high && l == high) l = low;
+    }
+  return label;
+}
+
+struct Draft {
+  int32_t first, step, count, out_step, readers;
+  const Reader* all;
+
+  // Whether position p goes on with this run; then it does. A run of one position may go on anywhere.
+  bool takes(int p, const Reader* read_by, int n) {
+    if (n != readers || (count > 1 && p != first + count * step)) return false;
+    const int32_t moved = read_by[0].to - all[0].to;
+    if (count > 1 && moved != count * out_step) return false;
+    for (int i = 0; i < n; ++i)
+      if (read_by[i].tap != all[i].tap || read_by[i].to - all[i].to != moved) return false;
+    if (count == 1) step = p - first, out_step = moved;
+    ++count;
+    return true;
+  }
+};
+
+constexpr int kLook = 8;  // how many runs back one may be gone on with
+
+std::vector<Draft> runs_of(const Readers& readers, int in_positions, const std::vector<int>& label, int of) {
+  std::vector<Draft> runs;
+  for (int p = 0; p < in_positions; ++p) {
+    const Reader* all = readers.of(p);
+    const int n = readers.count(p);
+    if (n == 0 || label[(size_t)all[0].tap] != of) continue;
+    bool taken = false;
+    for (int i = (int)runs.size() - 1, looks = 0; !taken && i >= 0 && looks < kLook; --i, ++looks)
+      taken = runs[(size_t)i].takes(p, all, n);
+    if (!taken) runs.push_back({p, 1, 1, 1, n, all});
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<int32_t> make_runs(const int32_t* table, int positions, int taps, int in_positions) {
+  const Readers readers(table, positions, taps, in_positions);
+  const std::vector<int> label = class_labels(readers, taps, in_positions);
+  std::vector<int32_t> class_start(1, 0), order, run_start(1, 0), numbers;
+  std::vector<int> rank((size_t)taps);
+  for (int c = 0; c < taps; ++c) {
+    if (label[(size_t)c] != c) continue;
+    for (int tap = c; tap < taps; ++tap)
+      if (label[(size_t)tap] == c) rank[(size_t)tap] = (int)order.size(), order.push_back(tap);
+    class_start.push_back((int32_t)order.size());
+    for (const Draft& run : runs_of(readers, in_positions, label, c)) {
+      numbers.insert(numbers.end(), {run.first, run.step, run.count, run.out_step, run.readers});
+      for (int i = 0; i < run.readers; ++i)
+        numbers.insert(numbers.end(), {rank[(size_t)run.all[i].tap], run.all[i].to});
+    }
+    run_start.push_back((int32_t)numbers.size());
+  }
+  std::vector<int32_t> out(1, (int32_t)class_start.size() - 1);
+  class_start.resize((size_t)taps + 1), run_start.resize((size_t)taps + 1);
+  for (const auto* part : {&class_start, &order, &run_start, &numbers}) out.insert(out.end(), part->begin(), part->end());
+  return out;
+}
+
+}  // namespace hot
+}  // namespace ptq
