@@ -92,6 +92,42 @@ static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
       }
 }
 
+// Several images in one call, with room between them; every second one is blank.
+static void check_images(Case& c, const Kernels& k, Path path) {
+  const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? Type::S8 : Type::I16;
+  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path);
+  const int count = (int)c.r.between(2, 5);
+  const bool spikes = c.input->source.spikes != nullptr;
+  const size_t in = spikes ? c.input->words.size() * 8 : c.input->bytes.size(), in_step = (in + 63) / 64 * 64 + 64;
+  const size_t out_step = (size_t)c.p.positions * c.steps * c.p.cout * size_of(type) + 8;
+  const Values blank(c.input->values.positions, c.input->values.steps, c.input->values.channels);
+  const Memory images = aligned(in_step * count);
+  for (int i = 0; i < count; ++i) {
+    std::vector<uint8_t> zeros(in, 0);
+    for (size_t j = 0; !spikes && j < blank.data.size(); ++j) put_value(zeros, j, c.input->rows.type, 0);
+    const void* data = i % 2 ? zeros.data() : spikes ? (const void*)c.input->words.data() : c.input->bytes.data();
+    std::memcpy(static_cast<char*>(images.get()) + i * in_step, data, in);
+  }
+  Spikes s = c.input->spikes;
+  Rows r = c.input->rows;
+  s.data = reinterpret_cast<const uint64_t*>(images.get()), r.data = images.get();
+  const Source source = {spikes ? &s : nullptr, spikes ? nullptr : &r};
+  const size_t bytes = k.project_scratch(packed.layer, source, c.steps, c.p.positions, false, count);
+  const Memory scratch = aligned(bytes);
+  std::vector<uint8_t> out(out_step * count);
+  k.project_rows(packed.layer, source, c.steps, RowsOut{out.data(), type, c.steps, c.p.cout},
+                 Images{count, (int64_t)in_step, (int64_t)out_step, 0, 0}, 0, c.p.positions, Scratch{scratch.get(), bytes});
+  for (int image = 0; image < count; ++image) {
+    const std::vector<uint8_t> one(out.begin() + image * out_step, out.begin() + (image + 1) * out_step);
+    for (int i = 0; i < c.p.positions; ++i)
+      for (int t = 0; t < c.steps; ++t)
+        for (int o = 0; o < c.p.cout; ++o) {
+          const int64_t want = c.p.value(image % 2 ? blank : c.input->values, i, t, o);
+          expect(get_value(one, ((size_t)i * c.steps + t) * c.p.cout + o, type) == want, "project_rows of images", k);
+        }
+  }
+}
+
 // Spikes, potentials and states of `cells` driven by numbers.
 struct Truth {
   Values spikes, potential, state;  // state after the last step
@@ -263,6 +299,7 @@ static void run_case(uint64_t seed, const Kernels* const* levels, int count) {
     const Kernels& k = *levels[i];
     for (Path path : {Path::Auto, Path::Event, Path::Dense}) {
       check_rows(plain, k, path, false);
+      check_images(plain, k, path);
       if (plain.p.m.empty()) check_project_neuron(plain, k, path, cells, first_step, truth, begin);
     }
     check_rows(grouped, k, Path::Auto, true);

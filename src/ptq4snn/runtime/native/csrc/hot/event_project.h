@@ -1,8 +1,9 @@
 // A projection of spikes by events.
 #pragma once
 
-#include "chunks.h"
-#include "slide.h"
+#include "event_counts.h"
+#include "event_sums.h"
+#include "pieces.h"
 
 namespace ptq {
 namespace hot {
@@ -11,53 +12,12 @@ namespace PTQ_ISA {
 constexpr int kSinkRows = 128;           // rows that a sink gets at once: 16 KB
 constexpr int64_t kSumBytes = 1 << 20;  // sums of the images that share expanded weights stay in the second-level cache
 
-// Memory that will be read soon, brought nearer a few lines at a time.
-struct Ahead {
-  const char *at = nullptr, *end = nullptr;
-  int64_t length = 0, next = 0;  // of a part; from one part to the next
-  int parts = 0, lines = 0;
-
-  // `calls`: how often `some` will be called.
-  void set(const char* start, int64_t length_, int parts_, int64_t next_, int calls) {
-    at = start, end = start + length_, length = length_, next = next_, parts = parts_;
-    lines = (int)((length / kTile + 1) * parts / max_int(1, calls)) + 1;
-  }
-
-  void some() {
-    if (at >= end) return;
-    for (int i = 0; i < lines; ++i, at += kTile) __builtin_prefetch(at, 0, 2);
-    if (at >= end && --parts > 0) at = end - length + next, end = at + length;
-  }
-};
-
-// A stretch with its slots and the kernel for it.
-struct Piece {
-  Stretch in;
-  Slots slots;
-  Scatter scatter;
-  const uint64_t* words;  // of the first position
-  int used;
-};
-
-// Pieces of all positions: so many at most in any chunk.
-static int most_pieces(const Runs& runs, int halves) {
-  int most = 0;
-  for (int c = 0; c < runs.classes; ++c) {
-    const int ranks = runs.class_start[c + 1] - runs.class_start[c];
-    const int across = kChunkRows / balanced(ranks, kChunkRows / halves);
-    int n = 0;
-    for (const int32_t* at = runs.begin(c); at < runs.end(c); at = Run(at).end())
-      n += pieces(Run(at).readers * across, kSlots);
-    most = max_int(most, n);
-  }
-  return most;
-}
-
 struct Event {
   const Layer& l;
   const Spikes& s;  // of image 0
   const Images& images;
   int first, last, begin, end;  // input positions, output positions
+  Span span;
   int halves, tiles;            // bytes are two halves
   int64_t rows, in_rows;        // output and input positions times steps
   int group;                    // images at once: `sums` and so on hold so many, one after the other
@@ -74,7 +34,7 @@ struct Event {
   Event(const Layer& layer, const Spikes& spikes, const Images& images_, int first_, int last_, int begin_, int end_,
         Arena& arena)
       : l(layer), s(spikes), images(images_), first(first_), last(last_), begin(begin_), end(end_),
-        halves(is_nibbles(layer.bits) ? 1 : 2), tiles(padded(layer.cout) / kTile),
+        span{first_, begin_, end_}, halves(is_nibbles(layer.bits) ? 1 : 2), tiles(padded(layer.cout) / kTile),
         rows((int64_t)(end_ - begin_) * spikes.steps), in_rows((int64_t)(last_ - first_) * spikes.steps),
         group(max_int(1, (int)(kSumBytes / (sums_each() * 2 + 1)))),
         own{1, 0, 1, 0, 0, 7, begin_, 1, end_ - begin_, 1, 1, 0, begin_}, runs(l.runs ? l.runs : own, l.taps) {
@@ -89,40 +49,6 @@ struct Event {
 
   int64_t sums_each() const { return (int64_t)tiles * halves * rows * kTile; }
   int64_t wide_each() const { return (int64_t)tiles * rows * kTile; }
-
-  // Events under the taps of every output row, from those of every input row.
-  void count_taps(const int32_t* from, int32_t* to) const {
-    std::memset(to, 0, sizeof(int32_t) * (size_t)rows);
-    for (int c = 0; c < runs.classes; ++c)
-      for (const int32_t* at = runs.begin(c); at < runs.end(c);) {
-        const Run run(at);
-        for (int i = 0; i < run.readers; ++i) count_reader(run, run.pairs[2 * i + 1], from, to);
-        at = run.end();
-      }
-  }
-
-  bool inside(const Run& run, int to) const {
-    const int far = to + (run.count - 1) * run.out_step;
-    return in_range(to) && in_range(far);
-  }
-
-  // One reader of a run; `to` is its output for the first position.
-  void count_reader(const Run& run, int to, const int32_t* in, int32_t* out) const {
-    const int steps = s.steps, from = run.step * steps, on = run.out_step * steps;
-    in += (int64_t)(run.first - first) * steps, out += (int64_t)(to - begin) * steps;
-    if (!inside(run, to)) {
-      for (int i = 0; i < run.count; ++i, to += run.out_step, in += from, out += on)
-        for (int t = 0; in_range(to) && t < steps; ++t) out[t] += in[t];
-    } else if (run.step == 1 && run.out_step == 1) {
-      for (int j = 0; j < run.count * steps; ++j) out[j] += in[j];
-    } else if (steps == 4) {
-      typedef int32_t Four __attribute__((vector_size(16)));
-      for (int i = 0; i < run.count; ++i, in += from, out += on) store(out, load<Four>(out) + load<Four>(in));
-    } else {
-      for (int i = 0; i < run.count; ++i, in += from, out += on)
-        for (int t = 0; t < steps; ++t) out[t] += in[t];
-    }
-  }
 
   static int64_t channel_bytes(const Chunk& k, int halves) { return (int64_t)k.ranks * k.tiles * halves * kTile; }
 
@@ -169,7 +95,7 @@ struct Event {
     piece.words = s.data + (run.first + (int64_t)i * run.step) * position;
     for (int r = 0; r < run.readers; ++r) {
       const int rank = run.pairs[2 * r] - k.rank, to = run.pairs[2 * r + 1] + i * run.out_step;
-      if (rank < 0 || rank >= k.ranks || to < begin || to >= end) continue;
+      if (rank < 0 || rank >= k.ranks || !span.has(to)) continue;
       for (int j = 0; j < across; ++j) {
         piece.slots.offset[piece.used] = (int64_t)(rank * across + j) * kTile;
         piece.slots.to[piece.used] = sums + (j * rows + (int64_t)(to - begin) * s.steps) * kTile;
@@ -188,14 +114,12 @@ struct Event {
     piece.used = 0;
   }
 
-  bool in_range(int to) const { return to >= begin && to < end; }
-
   // The first position behind i whose readers in the range are others.
   int same_readers(const Run& run, int i) const {
     for (int next = i + 1; next < run.count; ++next)
       for (int r = 0; r < run.readers; ++r) {
         const int to = run.pairs[2 * r + 1];
-        if (in_range(to + i * run.out_step) != in_range(to + next * run.out_step)) return next;
+        if (span.has(to + i * run.out_step) != span.has(to + next * run.out_step)) return next;
       }
     return run.count;
   }
@@ -238,44 +162,16 @@ struct Event {
     const int64_t before = (int64_t)(b - begin) * s.steps, n = (int64_t)(e - b) * s.steps;
     uint16_t* const start = sums + place * sums_each() + ((int64_t)tile * halves * rows + before) * kTile;
     const int32_t* const counted = events + place * rows + before;
-    halves == 1 ? finish_rows<1>(start, counted, n) : finish_rows<2>(start, counted, n);
+    const uint16_t offset = (uint16_t)weight_offset(l.bits);
+    halves == 1 ? finish_rows<1>(start, rows, counted, n, offset) : finish_rows<2>(start, rows, counted, n, offset);
     return reinterpret_cast<int16_t*>(start);
   }
 
-  template <int H>
-  void finish_rows(uint16_t* low, const int32_t* counted, int64_t n) const {
-    const uint16_t offset = (uint16_t)weight_offset(l.bits);
-    const int64_t high_rows = rows * kTile;
-    for (int64_t r = 0; r < n; ++r, low += kTile) {
-      const uint16_t less = (uint16_t)(offset * (uint32_t)counted[r]);
-      for (int v = 0; v < kTileVectors; ++v) {
-        uint16_t *even = low + v * (kBytes / 2), *odd = even + 32;
-        u16v o = load<u16v>(odd), e16 = load<u16v>(even) - (o << 8);
-        if (H == 2) {
-          const u16v high = load<u16v>(odd + high_rows);
-          e16 += (load<u16v>(even + high_rows) - (high << 8)) << 4;
-          o += high << 4;
-        }
-        store(even, e16 - less);
-        store(odd, o - less);
-      }
-    }
-  }
-
-  // Sums of one tile and chunk into `wide`, and back to zero. A chunk has at most 9 * 64 * 7 events: they fit 16 bits.
+  // Sums of one tile and chunk into `wide`.
   void drain(int place, int tile) {
-    int32_t* const all = wide + place * wide_each() + (int64_t)tile * rows * kTile;
     uint16_t* in = sums + place * sums_each() + (int64_t)tile * halves * rows * kTile;
-    for (int h = 0; h < halves; ++h) {
-      int32_t* out = all;
-      for (int64_t r = 0; r < rows; ++r, in += kTile, out += kTile)
-        for (int c = 0; c < 32; ++c) {
-          const int32_t odd = in[32 + c], even = (uint16_t)(in[c] - (odd << 8));
-          out[c] += even << (4 * h);
-          out[32 + c] += odd << (4 * h);
-          in[c] = in[32 + c] = 0;
-        }
-    }
+    for (int h = 0; h < halves; ++h, in += rows * kTile)
+      drain_rows(in, rows, 4 * h, wide + place * wide_each() + (int64_t)tile * rows * kTile);
   }
 
   void clear(int place) {
@@ -316,7 +212,7 @@ struct Event {
         continue;
       }
       few = (double)sum <= kFewEvents * (double)count * in_rows * s.words;
-      for (int i = 0; i < count; ++i) count_taps(counts + i * in_rows, events + i * rows), clear(i);
+      for (int i = 0; i < count; ++i) count_taps(runs, span, s.steps, counts + i * in_rows, events + i * rows), clear(i);
       add_chunks(from, count);
       for (int i = 0; i < count; ++i) {
         sink.image(from + i);

@@ -83,6 +83,9 @@ static inline Mask below(const f32v& a, const f32v& b) { return _mm512_cmp_ps_ma
 static inline uint32_t lane_bits(Mask m) { return m; }
 static inline i32v where(Mask m, const i32v& a) { return (i32v)_mm512_maskz_mov_epi32(m, (__m512i)a); }
 static inline f32v where(Mask m, const f32v& a) { return (f32v)_mm512_maskz_mov_ps(m, (__m512)a); }
+static inline f32v product_where(Mask m, const f32v& a, const f32v& b) {
+  return (f32v)_mm512_maskz_mul_ps(m, (__m512)a, (__m512)b);
+}
 static inline Mask negated(Mask m) { return (Mask)~m; }
 static inline i32v larger(const i32v& a, const i32v& b) { return (i32v)_mm512_max_epi32((__m512i)a, (__m512i)b); }
 static inline i32v smaller(const i32v& a, const i32v& b) { return (i32v)_mm512_min_epi32((__m512i)a, (__m512i)b); }
@@ -94,6 +97,7 @@ static inline Mask at_least(const i32v& a, const i32v& b) { return a >= b; }
 static inline Mask below(const f32v& a, const f32v& b) { return (i32v)(a < b); }
 static inline i32v where(const Mask& m, const i32v& a) { return m & a; }
 static inline f32v where(const Mask& m, const f32v& a) { return (f32v)(m & (i32v)a); }
+static inline f32v product_where(const Mask& m, const f32v& a, const f32v& b) { return where(m, a * b); }
 static inline Mask negated(const Mask& m) { return ~m; }
 static inline i32v larger(const i32v& a, const i32v& b) { return a > b ? a : b; }
 static inline i32v smaller(const i32v& a, const i32v& b) { return a < b ? a : b; }
