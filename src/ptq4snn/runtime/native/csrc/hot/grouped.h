@@ -17,6 +17,8 @@ struct GroupedSums {
   int first, last, steps, width, each;  // each: cin / groups; width: padded cout
   X *values, *row, *pad;
   int16_t* weights;  // [taps][each][64]
+  const X** inputs;  // of the taps of a position that are inside, at step 0
+  const int16_t** rows;  // their weights
 
   GroupedSums(const Grouped& grouped, const Source& s, int first_, int last_, Arena& arena) : g(grouped), source(s) {
     first = first_, last = last_, steps = steps_of(s);
@@ -25,6 +27,8 @@ struct GroupedSums {
     row = arena.take<X>((size_t)g.layer.cin + kTile);
     pad = arena.take<X>((size_t)each * width);
     weights = arena.take<int16_t>((size_t)g.layer.taps * each * kTile);
+    inputs = arena.take<const X*>((size_t)g.layer.taps);
+    rows = arena.take<const int16_t*>((size_t)g.layer.taps);
   }
 
   void copy_inputs() {
@@ -50,21 +54,63 @@ struct GroupedSums {
     expand_words(packed, g.layer.taps, each, g.layer.bits, weights);
   }
 
-  void run(int tile, int begin, int end, int32_t* acc) const {
+  // The taps of a position that are inside.
+  int find_taps(int tile, int p) {
     const Layer& l = g.layer;
-    for (int p = begin; p < end; ++p)
+    int n = 0;
+    for (int tap = 0; tap < l.taps; ++tap) {
+      const int from = l.tap_table ? l.tap_table[(int64_t)p * l.taps + tap] : p;
+      if (from < 0) continue;
+      inputs[n] = values + (int64_t)(from - first) * steps * each * width + tile * kTile;
+      rows[n++] = weights + (int64_t)tap * each * kTile;
+    }
+    return n;
+  }
+
+  void run(int tile, int begin, int end, int32_t* acc) {
+    for (int p = begin; p < end; ++p) {
+      const int n = find_taps(tile, p);
       for (int t = 0; t < steps; ++t, acc += kTile) {
         uint32_t sum[kTile] = {};
-        for (int tap = 0; tap < l.taps; ++tap) {
-          const int from = l.tap_table ? l.tap_table[(int64_t)p * l.taps + tap] : p;
-          if (from < 0) continue;
-          const X* x = values + ((int64_t)(from - first) * steps + t) * each * width + tile * kTile;
-          const int16_t* w = weights + (int64_t)tap * each * kTile;
+        for (int tap = 0; tap < n; ++tap) {
+          const X* x = inputs[tap] + (int64_t)t * each * width;
+          const int16_t* w = rows[tap];
           for (int i = 0; i < each; ++i, x += width, w += kTile)
             for (int c = 0; c < kTile; ++c) sum[c] += (uint32_t)(int32_t)x[c] * (uint32_t)(int32_t)w[c];
         }
         std::memcpy(acc, sum, sizeof sum);
       }
+    }
+  }
+
+  // T steps from t on of n taps modulo 2^16, one register of channels after the other.
+  template <int T>
+  void add_words(int n, int t, int channels, int16_t* acc) const {
+    const int64_t step = (int64_t)each * width;
+    for (int c = 0; c < channels; c += kBytes / 2) {
+      u16v sum[T] = {};
+      for (int tap = 0; tap < n; ++tap) {
+        const X* x = inputs[tap] + t * step + c;
+        const int16_t* w = rows[tap] + c;
+        for (int i = 0; i < each; ++i, x += width, w += kTile) {
+          const u16v by = load<u16v>(w);
+#pragma GCC unroll 4
+          for (int k = 0; k < T; ++k) sum[k] += load<u16v>(x + k * step) * by;
+        }
+      }
+      for (int k = 0; k < T; ++k) store(acc + k * kTile + c, sum[k]);
+    }
+  }
+
+  // The same as `run` where sums are proven to fit int16; X is int16.
+  void run_words(int tile, int begin, int end, int16_t* acc) {
+    const int channels = min_int(kTile, g.layer.cout - tile * kTile);
+    for (int p = begin; p < end; ++p, acc += steps * kTile) {
+      const int n = find_taps(tile, p);
+      int t = 0;
+      for (; t + 4 <= steps; t += 4) add_words<4>(n, t, channels, acc + t * kTile);
+      for (; t < steps; ++t) add_words<1>(n, t, channels, acc + t * kTile);
+    }
   }
 };
 
@@ -79,6 +125,12 @@ static void run_grouped(const Grouped& g, const Source& s, int steps, const Rows
   sums.copy_inputs();
   for (int tile = 0; tile * kTile < g.layer.cout; ++tile) {
     sums.expand(tile);
+    if (sizeof(X) == 2 && g.layer.narrow) {
+      int16_t* words = reinterpret_cast<int16_t*>(acc);
+      sums.run_words(tile, begin, end, words);
+      sink.tile(tile * kTile, begin, end, words, sums.steps);
+      continue;
+    }
     sums.run(tile, begin, end, acc);
     sink.tile(tile * kTile, begin, end, acc, sums.steps);
   }
