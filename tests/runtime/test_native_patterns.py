@@ -14,7 +14,17 @@ from ptq4snn.runtime.index import Index, Window, identity
 from ptq4snn.runtime.loading import build
 from ptq4snn.runtime.native import NativeExecutor
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Clip, Combine, Gather, Multiply, Output, Pool, Program
+from ptq4snn.runtime.program import (
+    Clip,
+    Combine,
+    Gather,
+    Input,
+    Multiply,
+    Output,
+    Pool,
+    Program,
+    Quantize,
+)
 from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import State
 
@@ -121,6 +131,53 @@ def test_pattern(pattern: Callable[[int], Model]) -> None:
         for level in levels():
             for keep in (kept_values(model), everything):
                 agrees(model, level, keep, x, want, state)
+
+
+@pytest.mark.parametrize("pattern", [spike_sums, streams])
+def test_many_steps_are_run_in_blocks_of_positions(pattern: Callable[[int], Model]) -> None:
+    """So many steps that the values of a region are kept for 4 of its positions at a time."""
+    model, steps = pattern(1), 3000
+    keep, x = [out.value for out in model.program.outputs], samples(model, 1, 2, steps)
+    want = NumpyExecutor(model).execute(x, steps, None, keep, 1)
+    for level in levels():
+        executor = NativeExecutor(model, level, keep)
+        for threads in (1, 3):
+            for v, a in executor.execute(x, steps, None, keep, threads).items():
+                np.testing.assert_array_equal(a, want[v], err_msg=f"{level}, {threads} threads")
+
+
+class Windows(Builder):
+    """Convolutions over 8 positions by windows of `size` that do not overlap."""
+
+    size = 1
+
+    def one(self, *items: Any) -> Any:
+        return False if items == (True, False, False) else items[0]
+
+    def window(self, area: tuple[int, ...]) -> Window:
+        return Window(area, (self.size,), (self.size,), (0,), (0,), (1,))
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), (4, 2), (8, 2)])
+def test_equal_tap_tables_of_other_shapes(sizes: tuple[int, int]) -> None:
+    """Such windows read 0, 1, 2 ... whatever their size: the tables have equal bytes."""
+    b = Windows(1, 300_000)
+    b.input = Input((8,), *b.axes(1, b.timed))
+    v = b.add((8,), 1, b.timed, 255, False)
+    b.operations.append(Quantize(v, (), "project1", identity(8)))
+    spikes, outs = b.neuron(b.project(v, grid=True)), []
+    for b.size in sizes:
+        outs.append(b.project(spikes))
+    program = Program(b.steps, b.input, tuple(b.values), tuple(b.operations), tuple(map(b.output, outs)))
+    model = build(program, b.projections, b.neurons, b.mirrors)
+    x = samples(model, 0, 2, 2)
+    want = NumpyExecutor(model).execute(x, 2, None, [spikes, *outs], 1)
+    assert 0 < want[spikes].mean() < 1
+    for level in levels():
+        executor = NativeExecutor(model, level, outs)
+        executor.path = "event"
+        for v, a in executor.execute(x, 2, None, outs, 1).items():
+            np.testing.assert_array_equal(a, want[v], err_msg=level)
 
 
 def agrees(model: Model, level: str, keep: list[int], x: Array, want: dict[int, Array], state: State) -> None:

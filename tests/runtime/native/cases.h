@@ -135,20 +135,20 @@ inline void add_rescale(Random& r, Projection& p, Type out) {
   p.lo = (int32_t)least(out), p.hi = (int32_t)largest(out);
 }
 
-// Weights packed and the tap table read from the input's side.
+// Weights packed and, mostly, the tap table read from the input's side: without that events are not followed.
 struct PackedLayer {
   Memory weights;
   std::vector<int32_t> runs;
   Layer layer;
 
-  PackedLayer(const Projection& p, int in_positions, bool narrow, Path path) {
+  PackedLayer(const Projection& p, int in_positions, bool narrow, Path path, bool with_runs) {
     const int each = p.cin / p.groups;
     weights = aligned(weights_bytes(p.taps, each, p.cout, p.bits));
     pack_weights(p.weights.data(), p.taps, each, p.cout, p.bits, weights.get());
     layer = {p.positions, p.taps, p.table.empty() ? nullptr : p.table.data(), p.cin, p.cout, weights.get(), p.bits,
              p.shift, p.bias.empty() ? nullptr : p.bias.data(), p.bias_row.empty() ? nullptr : p.bias_row.data(),
              narrow, p.m.empty() ? nullptr : p.m.data(), p.n.empty() ? nullptr : p.n.data(), p.lo, p.hi, path, nullptr};
-    if (p.table.empty()) return;
+    if (p.table.empty() || !with_runs) return;
     runs = make_runs(p.table.data(), p.positions, p.taps, in_positions);
     layer.runs = runs.data();
   }

@@ -69,7 +69,7 @@ struct Case {
 
 static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? (c.r.chance(0.5) ? Type::S8 : Type::I8) : Type::I16;
-  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path);
+  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
   const Grouped g = {packed.layer, c.p.groups};
   std::vector<uint8_t> out((size_t)c.p.positions * c.steps * c.p.cout * size_of(type));
   const RowsOut rows = {out.data(), type, c.steps, c.p.cout};
@@ -95,7 +95,7 @@ static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
 // Several images in one call, with room between them; every second one is blank.
 static void check_images(Case& c, const Kernels& k, Path path) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? Type::S8 : Type::I16;
-  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path);
+  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
   const int count = (int)c.r.between(2, 5);
   const bool spikes = c.input->source.spikes != nullptr;
   const size_t in = spikes ? c.input->words.size() * 8 : c.input->bytes.size(), in_step = (in + 63) / 64 * 64 + 64;
@@ -199,7 +199,7 @@ static void check_neuron(Case& c, const Kernels& k, const Cells& cells, int posi
 
 static void check_project_neuron(Case& c, const Kernels& k, Path path, const Cells& cells, int first_step,
                                  const Truth& truth, const Values* begin) {
-  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path);
+  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
   const Neuron n = neuron_of(cells, c.r.chance(0.7) ? truth.bound : 0);
   check_neuron(c, k, cells, c.p.positions, truth, begin, "project_neuron",
                [&](const NeuronOut& out, const State* state, int from, int to) {

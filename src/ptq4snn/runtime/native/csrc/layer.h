@@ -153,7 +153,8 @@ struct Kernels {
   void (*spikes_to_rows)(const Spikes& in, const RowsOut& out, int begin, int end);                 // steps of `in`
   void (*rows_to_spikes)(const Rows& in, int planes, uint64_t* out, int begin, int end);            // values fit
   int64_t (*sum_spikes)(const Spikes& in);  // sum of all values: density = sum / (positions * steps * channels)
-  Path (*choose)(const Layer&, const Source&, int begin, int end);  // what project_* does for this range; or null
+  // What project_* does for this range of one image; several images are judged together.
+  Path (*choose)(const Layer&, const Source&, int begin, int end);
 };
 
 // Packed weights: nibbles for bits <= 4, else bytes; channels padded to tiles. One layout for all ISA levels.

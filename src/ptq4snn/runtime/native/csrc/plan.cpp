@@ -2,6 +2,8 @@
 #include "plan.h"
 
 #include <map>
+#include <new>
+#include <tuple>
 #include <utility>
 
 #include "layer.h"
@@ -48,7 +50,7 @@ class Reader {
 
   void read_value(const Row& f) {
     Value v{};
-    v.positions = small(f[vPositions], 1, INT32_MAX - 1);
+    v.positions = small(f[vPositions], 1, kMostPositions);
     v.channels = small(f[vChannels], 1, INT32_MAX - 64);
     v.time = small(f[vTime], 0, 1);
     v.format = small(f[vFormat], kPlanes1, kI64);
@@ -101,10 +103,15 @@ class Reader {
     const Projection& w = op.project;
     const Value& in = plan_->values[(size_t)op.sources[0]];
     if (w.table == nullptr || w.groups > 1 || !is_planes(in.format)) return nullptr;
-    const int32_t*& known = runs_[{w.table, in.positions}];
+    const int32_t*& known = runs_[{w.table, w.taps, in.positions}];  // equal tables may be of other shapes
     if (known == nullptr) {
       const int positions = plan_->values[(size_t)op.output].positions;
-      plan_->runs.push_back(hot::make_runs(w.table, positions, w.taps, in.positions));
+      if (times(positions, w.taps) > hot::kMostTaps) throw Refused("a projection of the plan reads too many inputs");
+      try {
+        plan_->runs.push_back(hot::make_runs(w.table, positions, w.taps, in.positions));
+      } catch (const std::bad_alloc&) {
+        throw Refused("there is not enough memory");
+      }
       known = plan_->runs.back().data();
     }
     return known;
@@ -228,7 +235,7 @@ class Reader {
   Tables tables_;
   Packer packer_{tables_};
   Row made_;  // operation that makes a value, or -1
-  std::map<std::pair<const int32_t*, int32_t>, const int32_t*> runs_;  // by table and input positions
+  std::map<std::tuple<const int32_t*, int32_t, int32_t>, const int32_t*> runs_;  // by table, taps, input positions
   std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
 };
 

@@ -31,6 +31,8 @@ enum OpField {
   oOnce, oGain, oBound, oChannel, oElement, oWidths, oOrder, oZero, oFields
 };
 
+constexpr int32_t kMostPositions = 1 << 30;  // of a value: a block behind them is still a number
+
 // Why a plan or a call is refused.
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -1,7 +1,8 @@
 #include "tap_runs.h"
 
-#include "hot/runs.h"
+#include <cstddef>
 
+using std::size_t;
 
 namespace ptq {
 namespace hot {
@@ -67,18 +68,20 @@ struct Draft {
 
 constexpr int kLook = 8;  // how many runs back one may be gone on with
 
-std::vector<Draft> runs_of(const Readers& readers, int in_positions, const std::vector<int>& label, int of) {
-  std::vector<Draft> runs;
+// The runs of every class, by its lowest tap.
+std::vector<std::vector<Draft>> draft_runs(const Readers& readers, int in_positions, const std::vector<int>& label) {
+  std::vector<std::vector<Draft>> all(label.size());
   for (int p = 0; p < in_positions; ++p) {
-    const Reader* all = readers.of(p);
+    const Reader* read_by = readers.of(p);
     const int n = readers.count(p);
-    if (n == 0 || label[(size_t)all[0].tap] != of) continue;
+    if (n == 0) continue;
+    std::vector<Draft>& runs = all[(size_t)label[(size_t)read_by[0].tap]];
     bool taken = false;
     for (int i = (int)runs.size() - 1, looks = 0; !taken && i >= 0 && looks < kLook; --i, ++looks)
-      taken = runs[(size_t)i].takes(p, all, n);
-    if (!taken) runs.push_back({p, 1, 1, 1, n, all});
+      taken = runs[(size_t)i].takes(p, read_by, n);
+    if (!taken) runs.push_back({p, 1, 1, 1, n, read_by});
   }
-  return runs;
+  return all;
 }
 
 }  // namespace
@@ -86,6 +89,7 @@ std::vector<Draft> runs_of(const Readers& readers, int in_positions, const std::
 std::vector<int32_t> make_runs(const int32_t* table, int positions, int taps, int in_positions) {
   const Readers readers(table, positions, taps, in_positions);
   const std::vector<int> label = class_labels(readers, taps, in_positions);
+  const auto drafts = draft_runs(readers, in_positions, label);
   std::vector<int32_t> class_start(1, 0), order, run_start(1, 0), numbers;
   std::vector<int> rank((size_t)taps);
   for (int c = 0; c < taps; ++c) {
@@ -93,7 +97,7 @@ std::vector<int32_t> make_runs(const int32_t* table, int positions, int taps, in
     for (int tap = c; tap < taps; ++tap)
       if (label[(size_t)tap] == c) rank[(size_t)tap] = (int)order.size(), order.push_back(tap);
     class_start.push_back((int32_t)order.size());
-    for (const Draft& run : runs_of(readers, in_positions, label, c)) {
+    for (const Draft& run : drafts[(size_t)c]) {
       numbers.insert(numbers.end(), {run.first, run.step, run.count, run.out_step, run.readers});
       for (int i = 0; i < run.readers; ++i)
         numbers.insert(numbers.end(), {rank[(size_t)run.all[i].tap], run.all[i].to});

@@ -12,14 +12,14 @@ namespace PTQ_ISA {
 constexpr int kChunkRows = 9;  // rows of 64 bytes for each input channel: 36 KB
 
 struct Chunk {
-  int group;        // class of the taps
+  int tap_class;
   int rank, ranks;  // taps by rank
   int tile, tiles;
   int word;
 };
 
-static inline int pieces(int n, int most) { return (n + most - 1) / most; }
-static inline int balanced(int n, int most) { return pieces(n, pieces(n, most)); }
+static inline int parts(int n, int most) { return (n + most - 1) / most; }
+static inline int balanced(int n, int most) { return parts(n, parts(n, most)); }
 
 // All chunks of a projection one after another; words are innermost. `halves`: rows of a tap and tile.
 struct Chunks {
@@ -29,23 +29,23 @@ struct Chunks {
   Chunk now;
 
   Chunks(const int32_t* class_start_, int classes_, int channels, int tiles_, int halves_)
-      : class_start(class_start_), classes(classes_), words(pieces(channels, 64)), tiles(tiles_), halves(halves_) {
+      : class_start(class_start_), classes(classes_), words(parts(channels, 64)), tiles(tiles_), halves(halves_) {
     now = {0, 0, 0, 0, 0, 0};
     open_class();
   }
 
-  bool more() const { return now.group < classes; }
+  bool more() const { return now.tap_class < classes; }
 
   void open_class() {
-    const int ranks = class_start[now.group + 1] - class_start[now.group];
+    const int ranks = class_start[now.tap_class + 1] - class_start[now.tap_class];
     ranks_each = balanced(ranks, max_int(1, kChunkRows / halves));
     tiles_each = balanced(tiles, max_int(1, kChunkRows / halves / ranks_each));
-    now.rank = class_start[now.group], now.tile = 0;
+    now.rank = class_start[now.tap_class], now.tile = 0;
     set_sizes();
   }
 
   void set_sizes() {
-    now.ranks = min_int(ranks_each, class_start[now.group + 1] - now.rank);
+    now.ranks = min_int(ranks_each, class_start[now.tap_class + 1] - now.rank);
     now.tiles = min_int(tiles_each, tiles - now.tile);
   }
 
@@ -56,8 +56,8 @@ struct Chunks {
     if (now.tile == tiles) {
       now.tile = 0;
       now.rank += now.ranks;
-      if (now.rank == class_start[now.group + 1]) {
-        if (++now.group < classes) open_class();
+      if (now.rank == class_start[now.tap_class + 1]) {
+        if (++now.tap_class < classes) open_class();
         return;
       }
     }

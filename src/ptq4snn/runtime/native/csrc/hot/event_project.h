@@ -10,7 +10,10 @@ namespace hot {
 namespace PTQ_ISA {
 
 constexpr int kSinkRows = 128;           // rows that a sink gets at once: 16 KB
-constexpr int64_t kSumBytes = 1 << 20;  // sums of the images that share expanded weights stay in the second-level cache
+#if !defined(PTQ_SUM_BYTES)
+#define PTQ_SUM_BYTES (1 << 20)
+#endif
+constexpr int64_t kSumBytes = PTQ_SUM_BYTES;  // sums of the images that share expanded weights stay in the second-level cache
 
 struct Event {
   const Layer& l;
@@ -20,7 +23,7 @@ struct Event {
   Span span;
   int halves, tiles;            // bytes are two halves
   int64_t rows, in_rows;        // output and input positions times steps
-  int group;                    // images at once: `sums` and so on hold so many, one after the other
+  int together;                 // images at once: `sums` and so on hold so many, one after the other
   uint8_t* expanded;            // [channel][tap][tile][half][64]
   uint16_t* sums;               // [tile][half][rows][64]
   int32_t* wide;                // [tile][rows][64], where int16 is not enough
@@ -36,14 +39,14 @@ struct Event {
       : l(layer), s(spikes), images(images_), first(first_), last(last_), begin(begin_), end(end_),
         span{first_, begin_, end_}, halves(is_nibbles(layer.bits) ? 1 : 2), tiles(padded(layer.cout) / kTile),
         rows((int64_t)(end_ - begin_) * spikes.steps), in_rows((int64_t)(last_ - first_) * spikes.steps),
-        group(max_int(1, (int)(kSumBytes / (sums_each() * 2 + 1)))),
+        together(max_int(1, (int)(kSumBytes / (sums_each() * 2 + 1)))),
         own{1, 0, 1, 0, 0, 7, begin_, 1, end_ - begin_, 1, 1, 0, begin_}, runs(l.runs ? l.runs : own, l.taps) {
-    group = min_int(group, images.count);
+    together = min_int(together, images.count);
     expanded = arena.take<uint8_t>((size_t)64 * kChunkRows * kTile);
-    sums = arena.take<uint16_t>((size_t)(group * sums_each()));
-    wide = l.narrow ? nullptr : arena.take<int32_t>((size_t)(group * wide_each()));
-    counts = arena.take<int32_t>((size_t)(group * in_rows));
-    events = arena.take<int32_t>((size_t)(group * rows));
+    sums = arena.take<uint16_t>((size_t)(together * sums_each()));
+    wide = l.narrow ? nullptr : arena.take<int32_t>((size_t)(together * wide_each()));
+    counts = arena.take<int32_t>((size_t)(together * in_rows));
+    events = arena.take<int32_t>((size_t)(together * rows));
     kept = all_inside() ? arena.take<Piece>((size_t)most_pieces(runs, halves)) : nullptr;
   }
 
@@ -58,15 +61,15 @@ struct Event {
     const bool pairs = halves == 1 && channels % 2 == 0;  // every run begins with the low half of a byte
     const uint8_t* start[kChunkRows];
     int64_t row[kChunkRows];
-    int runs = 0;
+    int streams = 0;
     for (int rank = k.rank; rank < k.rank + k.ranks; ++rank)
-      for (int i = 0; i < k.tiles; ++i, ++runs) {
-        row[runs] = packed_row(l.taps, l.cin, order[rank], k.word * 64);
-        start[runs] = static_cast<const uint8_t*>(l.weights) + tile_bytes(all, l.bits) * (k.tile + i);
-        start[runs] += pairs ? row[runs] / 2 * kTile : 0;
+      for (int i = 0; i < k.tiles; ++i, ++streams) {
+        row[streams] = packed_row(l.taps, l.cin, order[rank], k.word * 64);
+        start[streams] = static_cast<const uint8_t*>(l.weights) + tile_bytes(all, l.bits) * (k.tile + i);
+        start[streams] += pairs ? row[streams] / 2 * kTile : 0;
       }
-    if (pairs) return expand_pairs(start, runs, channels, expanded, stride);
-    for (int i = 0; i < runs; ++i)
+    if (pairs) return expand_pairs(start, streams, channels, expanded, stride);
+    for (int i = 0; i < streams; ++i)
       halves == 1 ? expand_nibbles(start[i], row[i], channels, expanded + i * kTile, stride)
                   : expand_bytes(start[i], row[i], channels, expanded + i * 2 * kTile, stride);
   }
@@ -76,9 +79,10 @@ struct Event {
   // The runs of a chunk as pieces, one by one to `each`.
   template <class Each>
   void cut(const Chunk& k, const Each& each) const {
-    for (const int32_t* at = runs.begin(k.group); at < runs.end(k.group);) {
+    for (const int32_t* at = runs.begin(k.tap_class); at < runs.end(k.tap_class);) {
       const Run run(at);
       at = run.end();
+      if (run.first >= last || run.first + (run.count - 1) * run.step < first) continue;
       for (int i = 0; i < run.count;) i = cut_from(k, run, i, each);
     }
   }
@@ -135,7 +139,7 @@ struct Event {
     ahead.set(static_cast<const char*>(l.weights) + tile_bytes((int64_t)l.taps * l.cin, l.bits) * (size_t)k.tile +
                   tile_bytes(from, l.bits),
               (int64_t)tile_bytes(rows_of, l.bits), k.tiles, (int64_t)tile_bytes((int64_t)l.taps * l.cin, l.bits),
-              pieces_kept);
+              kept ? pieces_kept : last - first);
     return ahead;
   }
 
@@ -190,7 +194,7 @@ struct Event {
     Chunk form = {-1, 0, 0, 0, 0, 0};
     while (chunks.more()) {
       const Chunk now = chunks.now;
-      if (now.group != form.group || now.rank != form.rank || now.tiles != form.tiles) keep_pieces(now), form = now;
+      if (now.tap_class != form.tap_class || now.rank != form.rank || now.tiles != form.tiles) keep_pieces(now), form = now;
       expand(now, runs.order);
       chunks.next();
       for (int i = 0; i < count; ++i) {
@@ -200,11 +204,11 @@ struct Event {
     }
   }
 
-  // Images whose mean value is above `most` go to `dense`, which may use the memory of this.
+  // A group of images whose mean value is above `most` goes to `dense`, which may use the memory of this.
   template <class Sink, class Dense>
   void run(Sink& sink, double most, const Dense& dense) {
-    for (int from = 0; from < images.count; from += group) {
-      const int count = min_int(group, images.count - from);
+    for (int from = 0; from < images.count; from += together) {
+      const int count = min_int(together, images.count - from);
       int64_t sum = 0;
       for (int i = 0; i < count; ++i) sum += count_events(image_of(s, images, from + i), first, last, counts + i * in_rows);
       if ((double)sum > most * (double)count * in_rows * s.channels) {

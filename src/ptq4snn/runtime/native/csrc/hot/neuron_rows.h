@@ -9,7 +9,7 @@ namespace PTQ_ISA {
 
 // Positions of a block: states and copied rows stay in the second-level cache.
 static inline int neuron_block(const Neuron& n, int steps, int range) {
-  return max_int(1, min_int(range, 32768 / (padded(n.channels) * steps)));
+  return max_int(1, min_int(range, (int)(32768 / ((int64_t)padded(n.channels) * steps))));
 }
 
 // Rows that can be read where they are: whole units of 16 channels of int16 or int32.

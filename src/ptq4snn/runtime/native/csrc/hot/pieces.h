@@ -25,7 +25,7 @@ static int most_pieces(const Runs& runs, int halves) {
     const int across = kChunkRows / balanced(ranks, kChunkRows / halves);
     int n = 0;
     for (const int32_t* at = runs.begin(c); at < runs.end(c); at = Run(at).end())
-      n += pieces(Run(at).readers * across, kSlots);
+      n += parts(Run(at).readers * across, kSlots);
     most = max_int(most, n);
   }
   return most;
@@ -45,7 +45,7 @@ struct Ahead {
 
   void some() {
     if (at >= end) return;
-    for (int i = 0; i < lines; ++i, at += kTile) __builtin_prefetch(at, 0, 2);
+    for (int i = 0; i < lines && at < end; ++i, at += kTile) __builtin_prefetch(at, 0, 2);
     if (at >= end && --parts > 0) at = end - length + next, end = at + length;
   }
 };

@@ -54,8 +54,8 @@ static inline bool can_use_events(const Layer& l, const Source& s) {
   return s.spikes && l.path != Path::Dense && (!l.tap_table || l.runs);
 }
 
-// The largest mean value of inputs that go by events.
-static inline double most_events(const Layer& l) { return l.path == Path::Event ? 8.0 : kCrossOver; }
+// The largest mean value of inputs that go by events; no value is above 7.
+static inline double most_events(const Layer& l) { return l.path == Path::Event ? 7.0 : kCrossOver; }
 
 static Path choose(const Layer& l, const Source& s, int begin, int end) {
   if (!can_use_events(l, s)) return Path::Dense;
@@ -108,13 +108,14 @@ static size_t project_scratch(const Layer& l, const Source& s, int, int range, b
   const State some = {nullptr, nullptr};
   States states(state ? &some : nullptr, l.cout, range, kept);
   const int positions = positions_of(s);
+  const bool events = can_use_events(l, s);
   size_t dense = 0, event = 0;
-  if (l.path != Path::Event || s.rows) {
+  if (!events || l.path != Path::Event) {
     dense = is_small(s)                      ? dense_scratch<Small>(l, s, positions, range)
             : s.rows->type == Type::I16      ? dense_scratch<int16_t>(l, s, positions, range)
                                              : dense_scratch<int32_t>(l, s, positions, range);
   }
-  if (s.spikes && l.path != Path::Dense) {
+  if (events) {
     Arena arena = {nullptr, 0};
     const Images images = {count, 0, 0, 0, 0};
     Event e(l, *s.spikes, images, 0, positions, 0, range, arena);

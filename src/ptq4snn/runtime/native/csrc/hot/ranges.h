@@ -9,8 +9,6 @@ namespace PTQ_ISA {
 
 static inline int positions_of(const Source& s) { return s.spikes ? s.spikes->positions : s.rows->positions; }
 
-constexpr Images kOneImage = {1, 0, 0, 0, 0};
-
 static inline Spikes image_of(Spikes s, const Images& images, int i) {
   s.data += i * images.in / 8;
   return s;

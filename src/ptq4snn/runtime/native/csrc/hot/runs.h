@@ -7,10 +7,11 @@
 //     first, step, count, out_step, readers, and (rank, output of the first position) for each reader
 #pragma once
 
-#include <cstdint>
+#include "vector.h"
 
 namespace ptq {
 namespace hot {
+namespace PTQ_ISA {
 
 constexpr int kRunFields = 5;
 
@@ -41,5 +42,6 @@ struct Runs {
   const int32_t* end(int c) const { return numbers + run_start[c + 1]; }
 };
 
+}  // namespace PTQ_ISA
 }  // namespace hot
 }  // namespace ptq
