@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.checkpoint import load_checkpoint
 from ptq4snn.data.samples import VOID, SampleBatches, Samples, check_labels
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, RecipeError
@@ -99,6 +100,10 @@ class Trainer:
         state = optimizer = None
         if saved is not None:
             self.place, state, optimizer = saved
+        elif self.recipe.start:
+            first = self.make(None)
+            load_checkpoint(first, self.recipe.start)
+            state = first.state_dict()
         if self.recipe.class_weights:
             ys = (y for _, y in SampleBatches(self.samples, 16, self.workers, self.training.tolist()))
             with torch.no_grad():

@@ -62,6 +62,8 @@ class TrainingRecipe:
     clip: limit of the gradient's norm, 0 for none.
     validation: training samples held out to watch the progress; the test split is used once, at the end.
     class_weights: of a segmentation loss: classes weigh the inverse square root of their frequency.
+    start: a checkpoint whose weights the first stage starts from instead of random ones; norm_gain does not
+        apply then.
     """
 
     model: str
@@ -77,10 +79,13 @@ class TrainingRecipe:
     validation: int = 1000
     class_weights: bool = False
     seed: int = 0
+    start: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model:
             raise RecipeError(f"model must be a name, not {self.model!r}")
+        if not isinstance(self.start, str):
+            raise RecipeError(f"start must be a checkpoint's path, not {self.start!r}")
         boolean("class_weights", self.class_weights)
         if not self.stages:
             raise RecipeError("stages must hold at least one [[stages]]")
