@@ -12,15 +12,25 @@ from torch import Tensor, nn
 from ptq4snn.bundle.model import load_model
 from ptq4snn.calibration import micro_batches
 from ptq4snn.discovery.discover import Discovery, discover
-from ptq4snn.errors import UnsupportedModel
+from ptq4snn.discovery.looping import Loop, looped, repeated
+from ptq4snn.discovery.opening import bake, readable
+from ptq4snn.errors import RecipeError, UnsupportedModel
 from ptq4snn.evaluation.metrics import evaluate
+from ptq4snn.modules.device import no_autocast
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.modules.surgery import copy_model
 from ptq4snn.pipeline import prepare, run
 from ptq4snn.progress import Progress
 from ptq4snn.recipe import Recipe
 
 __all__ = ["evaluate", "inspect", "load", "quantize"]
+
+
+def check_module(model: Any) -> None:
+    """Refuse what is not a model, in words."""
+    if isinstance(model, Mapping):
+        raise UnsupportedModel("this is a state_dict, weights without code: build the model and give that")
+    if not isinstance(model, nn.Module):
+        raise UnsupportedModel(f"a model must be a torch.nn.Module, not {type(model).__name__}")
 
 
 def quantize(
@@ -32,6 +42,8 @@ def quantize(
     device: str | torch.device | None = None,
     progress: Progress | None = None,
     work: str | Path | None = None,
+    steps: int | None = None,
+    loop: Loop | None = None,
     **changes: Any,
 ) -> QuantizedModel:
     """Quantize the weights and membrane states of a trained spiking network.
@@ -39,28 +51,46 @@ def quantize(
     samples: a tensor, a DataLoader or any iterable of input batches, without labels; of (x, y) batches x.
     recipe: a preset ("w4m4"), a TOML file, a mapping or a Recipe; `changes` replace single fields of it.
     batch_axis: axis of the samples in a batch, 1 for time-first tensors [T, B, ...].
+    steps, loop: for a net whose forward is one time step. loop(net, x) runs the whole sequence, as your own code
+        does; steps=T stands for T calls on the same input, or with batch_axis=1 on the frames of x[T, B, ...].
+        What comes back takes one step a call, like the net.
     work: a folder that keeps finished blocks of the weights' rounding, from which a killed run goes on.
     The model given is not changed.
     """
     if isinstance(model, QuantizedModel):
         raise UnsupportedModel("the model is quantized already; give the float model")
-    if not isinstance(model, nn.Module):
-        raise UnsupportedModel(f"a model must be a torch.nn.Module, not {type(model).__name__}")
+    check_module(model)
+    if steps is not None and loop is not None:
+        raise RecipeError("steps and loop were both given: loop runs its own number of steps, give one of them")
+    if steps is not None:
+        loop = repeated(steps, batch_axis)
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
-    with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
-        prepared = prepare(copy_model(model), samples, settings, batch_axis, device, progress)
+    with torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
+        model = model if loop is None else looped(model, loop)
+        prepared = prepare(model, samples, settings, batch_axis, device, progress)
         prepared.work = None if work is None else Path(work)
-        return run(prepared, settings)
+        q = run(prepared, settings)
+        q.one_step = loop is not None
+        return q
 
 
-def load(path: str | Path, model: nn.Module) -> QuantizedModel:
-    """A quantized model from its bundle. `model` gives the structure; its own weights do not matter."""
-    return load_model(Path(path), model)
+def load(path: str | Path, model: nn.Module, loop: Loop | None = None) -> QuantizedModel:
+    """A quantized model from its bundle. `model` gives the structure; its own weights do not matter.
+
+    loop: as given to `quantize`; only `evaluate` and `q.sequence` need it.
+    """
+    check_module(model)
+    q = load_model(Path(path), model if loop is None else looped(model, loop))
+    q.one_step = bool(q.plan.step_outputs)
+    return q
 
 
 def inspect(model: nn.Module, sample: Any, batch_axis: int = 0) -> Discovery:
     """Every neuron as pair, stream or bare, found by following one batch through a real forward pass."""
+    check_module(model)
     first: Tensor = next(micro_batches(sample, 2, batch_axis))
     with torch.random.fork_rng(devices=[]):
-        return discover(copy_model(model), first, batch_axis)
+        found = readable(model)
+        bake(found, [first])
+        return discover(found, first, batch_axis)

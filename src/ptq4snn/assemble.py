@@ -86,7 +86,7 @@ class Assembly:
 
     def coupling(self, name: str) -> str:
         rule = self.recipe.override(name)
-        return "none" if rule.exclude else rule.coupling or self.recipe.coupling
+        return rule.coupling or self.recipe.coupling
 
     def bridged(self, name: str) -> bool:
         return self.coupling(name) == "bridge"
@@ -104,6 +104,8 @@ class Assembly:
             neurons=neurons,
             outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.outputs),
             mirrors={n: self._mirror(m) for n, m in self.folded.mirrors.items()},
+            step_outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.step_outputs),
+            excluded=d.excluded,
         )
 
     def _mirror(self, m: MirrorSpec) -> MirrorPlan:
@@ -229,14 +231,14 @@ class Assembly:
     def in_budget(self, name: str) -> bool:
         """Whether a neuron's state counts towards the average-bit budget."""
         info, rule = self.folded.discovery.neurons[name], self.recipe.override(name)
-        fixed = rule.membrane is not None or rule.exclude or rule.coupling == "none"
+        fixed = rule.membrane is not None or rule.coupling == "none"
         return info.carries_state and not (info.stem or info.readout or fixed)
 
     def fixed_bits(self, name: str) -> int | None:
         """Width of a neuron outside the budget, None inside."""
         info, rule = self.folded.discovery.neurons[name], self.recipe.override(name)
-        if rule.exclude or self.coupling(name) == "none":
-            return self.recipe.first_membrane if info.stem and not rule.exclude else WIDE_STATE
+        if self.coupling(name) == "none":
+            return self.recipe.first_membrane if info.stem else WIDE_STATE
         if rule.membrane is not None:
             return rule.membrane
         if info.readout:

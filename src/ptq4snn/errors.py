@@ -6,6 +6,7 @@ __all__ = [
     "BundleError",
     "CheckpointError",
     "DataError",
+    "ExactnessError",
     "FoldingError",
     "PTQ4SNNError",
     "RecipeError",
@@ -46,6 +47,10 @@ class UnsupportedOperation(PTQ4SNNError):
 
 class FoldingError(PTQ4SNNError):
     """The folded model does not spike like the original."""
+
+
+class ExactnessError(PTQ4SNNError):
+    """Integer program and simulation disagree: a fault of this library, not of the user."""
 
 
 class BundleError(PTQ4SNNError):

@@ -23,7 +23,8 @@ class Override:
     weights: bits of a projection's weights, 2 to 8.
     membrane: bits of every state channel of a neuron: 2, 3, 4, 8 or 16.
     coupling: the neuron's coupling.
-    exclude: keep the module at the highest integer precision: 16-bit weights, a 32-bit state.
+    exclude: leave the module, and all that is in it, as it is: float in, spikes or reals out. Such a model is
+        simulated, saved and loaded, but there is no integer program of it.
     """
 
     weights: int | None = None

@@ -10,12 +10,18 @@ import warnings
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten
+
 from ptq4snn.allocation.mixed import allocate_bits
 from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.joint import joint_scales
 from ptq4snn.bridge.lattice import Lattice, build_lattice
-from ptq4snn.errors import BundleError, RecipeError, UnsupportedOperation
+from ptq4snn.discovery.exclusion import excluded_modules
+from ptq4snn.errors import BundleError, ExactnessError, RecipeError, UnsupportedOperation
+from ptq4snn.evaluation.readout import same_draws
 from ptq4snn.evaluation.report import make_report
 from ptq4snn.lowering import lower
 from ptq4snn.modules.quantized import QuantizedModel
@@ -23,7 +29,9 @@ from ptq4snn.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
+from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of
+from ptq4snn.runtime.native import available
 from ptq4snn.tuning.correction import corrected_biases
 from ptq4snn.tuning.recording import float_traces
 from ptq4snn.tuning.states import tune_states
@@ -54,6 +62,7 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     model.use(chosen.plan)
     warn_if_all_protected(chosen.assembly)
     prove_bounds(model)
+    prove_program(prepared, model)
     model.report = make_report(prepared, chosen.assembly, model, chosen.trials)
     return model
 
@@ -75,6 +84,31 @@ def prove_bounds(model: QuantizedModel) -> None:
         model_of(model.program, model.plan, {name: i.cpu() for name, i in model.integers.items()})
     except BundleError as why:
         model.program, model.not_lowered = None, str(why)
+
+
+def prove_program(prepared: Prepared, model: QuantizedModel) -> None:
+    """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no model."""
+    if model.program is None:
+        return
+    x = (prepared.held_out or prepared.kept)[0]
+    if x.is_floating_point():
+        x = x.float()
+    if not any(available()):  # NumPy is slower
+        x = x.narrow(prepared.batch_axis, 0, min(2, x.shape[prepared.batch_axis]))
+    runtime = Runtime(model_of(model.program, model.plan, {n: i.cpu() for n, i in model.integers.items()}))
+    found = runtime(x.cpu().numpy())
+    found = [torch.from_numpy(y) for y in (found if isinstance(found, tuple) else (found,))]
+    model.reset_state()
+    with torch.no_grad(), same_draws():
+        expected = [y.cpu() for y in tree_flatten(model(x))[0] if isinstance(y, Tensor)]
+    model.reset_state()
+    for number, (a, b) in enumerate(zip(expected, found, strict=True)):
+        if a.shape != b.shape or not torch.equal(a, b):
+            raise ExactnessError(
+                f"output {number} of the integer program is not that of the quantized model: "
+                f"{a.numel() if a.shape != b.shape else int((a != b).sum())} of {a.numel()} values differ on "
+                f"held-out samples. This is a fault of ptq4snn, so nothing was made; please report the model"
+            )
 
 
 def objectives(assembly: Assembly) -> tuple[str, ...]:
@@ -115,9 +149,12 @@ def nearest_to_float(prepared: Prepared, model: QuantizedModel, results: list[Re
 
 def check_overrides(prepared: Prepared, recipe: Recipe) -> None:
     """An override that fits no module is a misspelling."""
+    if excluded_modules(prepared.model, recipe) != prepared.excluded:
+        raise RecipeError("other modules are excluded than when the model was prepared; prepare it again")
     names = [*prepared.folded.discovery.neurons, *prepared.folded.discovery.projections]
-    for pattern in recipe.overrides:
-        if not any(fnmatchcase(n, pattern) for n in names):
+    modules = [name for name, _ in prepared.model.named_modules() if name]
+    for pattern, rule in recipe.overrides.items():
+        if not any(fnmatchcase(n, pattern) for n in (modules if rule.exclude else names)):
             near = difflib.get_close_matches(pattern, names, 1, 0.3)
             hint = f"did you mean {near[0]!r}?" if near else "`ptq4snn inspect` lists the names"
             raise RecipeError(

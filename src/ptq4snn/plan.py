@@ -123,6 +123,8 @@ class Plan:
     beta: float | None = None
     percentile: float | None = None
     mixed: bool = False  # channels have widths of their own
+    step_outputs: tuple[OutputPlan, ...] = ()  # of one step, where the loop over time is the user's
+    excluded: tuple[str, ...] = ()  # modules that stay float
 
     def average_bits(self) -> float:
         """Element-weighted average over the states in the budget."""
@@ -157,6 +159,8 @@ class Plan:
             beta=d["beta"],
             percentile=d["percentile"],
             mixed=d["mixed"],
+            step_outputs=tuple(OutputPlan(**o) for o in d.get("step_outputs", ())),
+            excluded=tuple(d.get("excluded", ())),
         )
 
 

@@ -13,12 +13,17 @@ from torch import Tensor, nn
 
 from ptq4snn.allocation.search import mean_divergence
 from ptq4snn.calibration import Calibration
-from ptq4snn.discovery.discover import discover, reset_neurons
+from ptq4snn.discovery.batch_axis import check_batch_axis
+from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
+from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.discovery.folding import Folded, fold, verify
-from ptq4snn.errors import CheckpointError, SilentNetworkWarning
+from ptq4snn.discovery.looping import Looped
+from ptq4snn.discovery.opening import bake, readable
+from ptq4snn.errors import CheckpointError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.evaluation.readout import Readout, find_readout, same_draws
 from ptq4snn.evaluation.running import fastest
 from ptq4snn.observation.observe import Observation, observe
+from ptq4snn.modules.surgery import copy_model, unwrapped
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
@@ -46,6 +51,7 @@ class Prepared:
     kept: list[Tensor]
     samples: int
     progress: Progress
+    excluded: tuple[str, ...] = ()  # modules that stay float by the recipe
     sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
     packed: list[PackedBatch] = field(default_factory=list)  # all samples that are not held out, if kept
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by method, settings and scales
@@ -96,14 +102,27 @@ def check_weights(model: nn.Module) -> None:
             )
 
 
+def refuse_single_step(model: nn.Module, discovery: Discovery) -> None:
+    """One step from rest says nothing about the states of a sequence."""
+    if discovery.single_step and not isinstance(model, Looped):
+        raise UnsupportedModel(
+            "the model ran a single time step: each of its neurons was called once and keeps its state for the "
+            "next call. If the loop over time is outside of the model, give steps=T or loop=your_function(net, x) "
+            "(on the command line --steps or --loop); if one step is all there is, give steps=1"
+        )
+
+
 def prepare(
     model: nn.Module, samples: Any, recipe: Recipe, batch_axis: int = 0, device: Any = None,
     progress: Progress | None = None,
 ) -> Prepared:  # fmt: skip
     """Trace, fold and verify the model, and observe it in one float pass over the samples."""
     progress = progress or Silent()
-    check_weights(model)
-    model = model.to(device) if device is not None else model
+    original = copy_model(unwrapped(model)).requires_grad_(False)
+    check_weights(original)
+    original = original.to(device) if device is not None else original
+    excluded = excluded_modules(original, recipe)
+    model = readable(original, excluded)
     where = next((p.device for p in model.parameters()), None)
     calibration = Calibration(
         samples, batch_axis, recipe.calibration, recipe.micro_batch, recipe.holdout,
@@ -111,8 +130,11 @@ def prepare(
     )  # fmt: skip
     first = calibration.open()
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
-    discovery = discover(model, few, batch_axis)
-    verify(model, discovery, few)
+    bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
+    discovery = discover(model, few, batch_axis, excluded)
+    check_batch_axis(model, discovery, few, batch_axis)
+    refuse_single_step(model, discovery)
+    verify(original, discovery, few)
     folded = fold(model, discovery)
     readout = find_readout(folded.model, few, batch_axis)
     batches = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
@@ -123,7 +145,7 @@ def prepare(
     kept = calibration.kept or calibration.held_out
     return Prepared(
         model, folded, seen, readout, batch_axis, calibration.held_out, kept, calibration.total, progress,
-        packed=calibration.packed,
+        excluded, packed=calibration.packed,
     )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from ptq4snn.rounding.nearest import QuantWeight, round_nearest
 __all__ = ["FLOOR", "input_scales", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
 
 FLOOR = 2.0**-12  # least weight scale, in theta: BatchNorm gains near 0 give dead channels
-EXCLUDED_BITS = 16
 
 
 def per_channel(folded: Folded, name: str, value: Tensor, what: str) -> Tensor:
@@ -37,8 +36,6 @@ def per_channel(folded: Folded, name: str, value: Tensor, what: str) -> Tensor:
 def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | None:
     """First and last projections have widths of their own; overrides win."""
     rule = recipe.override(info.name)
-    if rule.exclude:
-        return EXCLUDED_BITS
     if rule.weights is not None:
         return rule.weights
     if recipe.weights is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 
 from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
 from ptq4snn.bundle.plan_arrays import attach, detach
+from ptq4snn.discovery.exclusion import is_inside
+from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, RecipeError
 from ptq4snn.files import write_whole
@@ -38,13 +41,13 @@ def signature(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def leftovers(model: nn.Module) -> dict[str, Tensor]:
-    """Float parameters and buffers outside of projections, neurons and folded norms, by name."""
+def leftovers(model: nn.Module, excluded: Collection[str]) -> dict[str, Tensor]:
+    """Float parameters and buffers outside of quantized projections, neurons and folded norms, by name."""
     out = {}
     inside = tuple(
         name + "."
         for name, m in model.named_modules()
-        if isinstance(m, (QuantProjection, Shell)) or is_projection(m)
+        if (isinstance(m, (QuantProjection, Shell)) or is_projection(m)) and not is_inside(name, excluded)
     )
     for name, t in model.state_dict(keep_vars=False).items():
         if not name.startswith(inside) and t.is_floating_point():
@@ -69,7 +72,7 @@ def save_model(q: QuantizedModel, path: Path) -> None:
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
     program = None if q.program is None else q.program.to_dict()
     program, program_integers, _ = detach(program, "program")
-    floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model).items()}
+    floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model, q.plan.excluded).items()}
     header = {"plan": plan, "signature": q.signature, "program": program, "not_lowered": q.not_lowered}
     integers |= {**plan_integers, **program_integers}
     write_bundle(path, header, integers, {**floats, **plan_floats})
@@ -123,7 +126,6 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
     header = bundle.plan
     if not {"plan", "signature", "program", "not_lowered"} <= set(header):
         raise BundleError(f"{path} holds no quantized model; it was not written by ptq4snn")
-    _check_signature(path, header["signature"], signature(model))
     arrays: dict[str, Any] = {n: a.values for n, a in bundle.integers.items()} | dict(bundle.floats)
     try:
         plan = Plan.from_dict(attach(header["plan"], arrays))
@@ -135,6 +137,8 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
         }
     except (KeyError, TypeError, ValueError) as why:
         raise BundleError(f"{path} has an incomplete plan ({why}); write the bundle again") from why
+    model = readable(model, plan.excluded)
+    _check_signature(path, header["signature"], signature(model))
     q = QuantizedModel(model, plan, integers)
     q.program, q.not_lowered = program, str(header["not_lowered"])
     rest = {

@@ -24,14 +24,14 @@ def run(args: argparse.Namespace) -> None:
     name_model(args)
     check_target(args.csv)
 
-    from ptq4snn.cli.inputs import load_data, load_device, load_model
+    from ptq4snn.cli.inputs import load_data, load_device, load_whole_model
     from ptq4snn.experiments.compare import compare
     from ptq4snn.experiments.tables import raw_csv, text_table
     from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
 
     comparison = compare(
-        load_model(args),
+        load_whole_model(args),
         load_data(args, "calibration"),
         load_data(args, "test", args.batch_size, args.workers, args.limit),
         methods,

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> None:
     if experiment.methods:  # a bad option must not cost a calibration
         parse_methods(experiment.methods, {**experiment.changes, **changes})
 
-    from ptq4snn.cli.inputs import load_data, load_device, load_model, ran_on
+    from ptq4snn.cli.inputs import load_data, load_device, load_whole_model, ran_on
     from ptq4snn.experiments.compare import Bench
     from ptq4snn.experiments.experiment import run_experiment
     from ptq4snn.experiments.store import fingerprint
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     from ptq4snn.progress import for_terminal
 
     bench = Bench.of(
-        load_model(args),
+        load_whole_model(args),
         load_data(args, "calibration"),
         load_data(args, "test", args.batch_size, args.workers, args.limit),
         args.out,

@@ -14,12 +14,13 @@ from torch import nn
 
 from ptq4snn.checkpoint import load_checkpoint
 from ptq4snn.data.source import DATA, Split, has_splits, open_data
+from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments.paper import Ran
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.models import zoo
 
-__all__ = ["find_entry", "load_data", "load_device", "load_model", "on_device", "ran_on"]
+__all__ = ["find_entry", "load_data", "load_device", "load_loop", "load_model", "load_whole_model", "on_device", "ran_on"]
 
 DEFAULT = "default"
 EMBEDDED = "cifar10"  # what the embedded sample is of
@@ -48,6 +49,21 @@ def load_model(args: argparse.Namespace, weights_matter: bool = True) -> nn.Modu
         if account:
             print(f"ptq4snn: note: {account}", file=sys.stderr)
     return model.eval()
+
+
+def load_loop(args: argparse.Namespace) -> Loop | None:
+    """The loop over time that --steps or --loop names, for a model that takes one step a call."""
+    if args.steps is not None and args.loop is not None:
+        raise PTQ4SNNError("--steps and --loop were both given: the loop runs its own number of steps, give one")
+    if args.steps is not None:
+        return repeated(args.steps, args.batch_axis)
+    return None if args.loop is None else find_factory(args.loop)
+
+
+def load_whole_model(args: argparse.Namespace) -> nn.Module:
+    """The model as it runs whole sequences: inside the loop that --steps or --loop names, if one does."""
+    model, loop = load_model(args), load_loop(args)
+    return model if loop is None else looped(model, loop)
 
 
 def model_changes(args: argparse.Namespace) -> dict[str, int]:

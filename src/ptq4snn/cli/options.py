@@ -81,6 +81,14 @@ def model_options(p: argparse.ArgumentParser) -> None:
         "or package.module:factory (default with models of CIFAR-10)",
     )
     group.add_argument("--batch-axis", type=int, default=0, metavar="N", help="batch axis of the samples (0)")
+    group.add_argument(
+        "--steps", type=at_least(1), metavar="T", help="the model takes one step a call: call it T times"
+    )
+    group.add_argument(
+        "--loop",
+        metavar="NAME",
+        help="the model takes one step a call: package.module:function of (net, x) runs the sequence",
+    )
     group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 ... (cpu)")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ptq4snn
-from ptq4snn.cli.inputs import load_data, load_device, load_model
+from ptq4snn.cli.inputs import load_data, load_device, load_loop, load_model
 from ptq4snn.errors import PTQ4SNNError, RecipeError
 from ptq4snn.progress import for_terminal
 from ptq4snn.recipe import Recipe
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> None:
         device=device,
         progress=for_terminal(),
         work=args.work,
+        loop=load_loop(args),
     )
     written = [] if out is None else save(q, out)
     if args.json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import is_norm
-from ptq4snn.discovery.facts import Constant, Current
+from ptq4snn.discovery.exclusion import advice, is_inside
+from ptq4snn.discovery.facts import Constant, Current, Fact
 from ptq4snn.discovery.graph import Graph, NodeKind
 from ptq4snn.discovery.outputs import output_axis
 from ptq4snn.discovery.pairs import (
@@ -42,6 +44,9 @@ class Discovery:
     neurons: dict[str, NeuronInfo]
     projections: dict[str, ProjectionInfo]
     outputs: tuple[OutputInfo, ...]
+    step_outputs: tuple[OutputInfo, ...]  # of one step of a net inside its loop
+    excluded: tuple[str, ...]  # modules that stay float
+    single_step: bool  # every neuron was called once, on one time step, and keeps its state for the next
     unused_neurons: tuple[str, ...]
     unused_projections: tuple[str, ...]
 
@@ -100,12 +105,12 @@ class Discovery:
         return render(self)
 
 
-def neuron_specs(model: nn.Module) -> dict[str, NeuronSpec]:
-    """Canonical form of every neuron of the model, by module path."""
+def neuron_specs(model: nn.Module, excluded: Collection[str] = ()) -> dict[str, NeuronSpec]:
+    """Canonical form of every neuron of the model that is not excluded, by module path."""
     specs = {}
     for name, module in model.named_modules():
         adapter = adapter_of(module)
-        if adapter is not None:
+        if adapter is not None and not is_inside(name, excluded):
             specs[name] = spec = adapter.spec(module, name)
             if not all(bool(torch.isfinite(v).all()) for v in (spec.leak, spec.gain, spec.theta, spec.rho)):
                 raise UnsupportedNeuron(
@@ -130,7 +135,9 @@ def reset_neurons(model: nn.Module) -> None:
             adapter.reset(module)
 
 
-def _classify(module: nn.Module) -> NodeKind | None:
+def _classify(name: str, module: nn.Module, excluded: Collection[str]) -> NodeKind | None:
+    if name in excluded:
+        return "float"
     if is_projection(module):
         return "projection"
     if is_norm(module):
@@ -138,14 +145,16 @@ def _classify(module: nn.Module) -> NodeKind | None:
     return "neuron" if adapter_of(module) is not None else None
 
 
-def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery:
+def discover(
+    model: nn.Module, sample: Tensor, batch_axis: int = 0, excluded: Collection[str] = ()
+) -> Discovery:
     """Follow `sample` (a batch) through `model` once. The model is put into eval mode."""
-    specs = neuron_specs(model)
-    _refuse_projections(model)
+    specs = neuron_specs(model, excluded)
+    _refuse_transposed(model, excluded)
     model.eval()
     reset_neurons(model)
     try:
-        graph, _ = record(model, sample, _classify)
+        graph, _ = record(model, sample, lambda name, m: _classify(name, m, excluded))
     except (RuntimeError, ValueError, TypeError, IndexError) as why:
         raise DataError(
             f"the model cannot run on a sample of shape {list(sample.shape)} and type {sample.dtype}: "
@@ -163,28 +172,39 @@ def discover(model: nn.Module, sample: Tensor, batch_axis: int = 0) -> Discovery
         )
     streams = find_streams(w)
     neurons = _own_steps(w, read_neurons(w, specs, streams), sample.shape[batch_axis])
+    specs = {n: s for n, s in specs.items() if n not in w.floating}
+    if both := sorted(set(w.floating) & set(neurons)):
+        raise UnsupportedOperation(
+            f"the neuron '{both[0]}' is fed by an excluded part and also by others; use one each, or exclude it"
+        )
     if not neurons:
-        raise UnsupportedModel("no spiking neuron ran in the forward pass; check the model's forward")
+        why = "all of them are excluded" if w.floating or excluded else "check the model's forward"
+        raise UnsupportedModel(f"no spiking neuron ran in the forward pass that could be quantized; {why}")
     projections = read_projections(w, neurons, streams, modules, sample.shape[batch_axis])
     return Discovery(
         graph=graph,
         specs=specs,
         neurons=neurons,
         projections=projections,
-        outputs=_read_outputs(w, projections, streams),
+        outputs=_read_outputs(w, w.outputs, projections, streams),
+        step_outputs=_read_outputs(w, w.step_outputs, projections, streams),
+        excluded=(*excluded, *dict.fromkeys(w.floating)),
+        single_step=all(c.steps is None for c in w.neurons) and set(w.steps.values()) == {1},
         unused_neurons=tuple(n for n in specs if n not in neurons),
-        unused_projections=tuple(n for n, m in modules.items() if is_projection(m) and n not in projections),
+        unused_projections=tuple(
+            n
+            for n, m in modules.items()
+            if is_projection(m) and n not in projections and not is_inside(n, excluded)
+        ),
     )
 
 
-def _refuse_projections(model: nn.Module) -> None:
+def _refuse_transposed(model: nn.Module, excluded: Collection[str]) -> None:
     for name, m in model.named_modules():
-        if isinstance(m, TRANSPOSED):
-            raise UnsupportedOperation(f"'{name}' is a {type(m).__name__}; use upsampling and a convolution")
-        if is_projection(m) and not isinstance(vars(m)["_parameters"].get("weight"), nn.Parameter):
+        if isinstance(m, TRANSPOSED) and not is_inside(name, excluded):
             raise UnsupportedOperation(
-                f"the weight of '{name}' is computed (weight norm or another parametrization); make it a "
-                f"plain parameter first, e.g. with torch.nn.utils.parametrize.remove_parametrizations"
+                f"'{name}' is a {type(m).__name__}; use upsampling and a convolution, or keep it in float: "
+                f"{advice([name])}"
             )
 
 
@@ -197,10 +217,10 @@ def _own_steps(w: Walk, neurons: dict[str, NeuronInfo], batch: int) -> dict[str,
 
 
 def _read_outputs(
-    w: Walk, projections: dict[str, ProjectionInfo], streams: dict[str, int]
+    w: Walk, facts: list[Fact], projections: dict[str, ProjectionInfo], streams: dict[str, int]
 ) -> tuple[OutputInfo, ...]:
     outputs = []
-    for fact in w.outputs:
+    for fact in facts:
         axis = output_axis(w, fact, streams) if isinstance(fact, Current) else None
         name = min(fact.projections) if isinstance(fact, Current) else ""
         real = axis is None or projections[name].decode

@@ -1,6 +1,6 @@
 """What is known of a recorded tensor: where its numbers come from and which integers they are.
 
-Data      the model's input, or something computed from it alone
+Data      the model's input or what an excluded part gives, or something computed from these alone
 Constant  a parameter, a buffer, a literal
 Count     factor * integer in [lo, hi], made of spikes only
 Current   factor * a sum of projection outputs, one sheet for each summand
@@ -29,7 +29,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Data:
-    pass
+    floating: bool = False  # it comes out of an excluded part, not from the model's input alone
 
 
 @dataclass(frozen=True)

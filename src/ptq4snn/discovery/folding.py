@@ -7,17 +7,20 @@ where c is what a constant projection output has become at the BatchNorm (1, unl
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map
 
 from ptq4snn.discovery.batchnorm import batch_norm, left_of_norm
 from ptq4snn.discovery.chains import carry_constants
 from ptq4snn.discovery.discover import Discovery, reset_neurons
+from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.info import Norm
+from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, Shell, adapter_of
 from ptq4snn.modules.core import FloatCore, NeuronCore
@@ -25,6 +28,8 @@ from ptq4snn.modules.mirror import Mirror, norm_axis
 from ptq4snn.modules.surgery import copy_model, replace_modules
 
 __all__ = ["Folded", "fold", "verify"]
+
+OUTPUT_TOLERANCE = 1e-4  # of the largest output: some frameworks compute in float32 on the way
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,9 @@ def _affine(bn: Any, norm: Norm) -> tuple[Tensor, Tensor]:
     g = 1 / torch.sqrt(bn.running_var.double() + bn.eps)
     beta = torch.zeros_like(g)
     if bn.weight is not None:
-        g, beta = g * bn.weight.detach().double(), bn.bias.detach().double()
+        g = g * bn.weight.detach().double()
+    if bn.bias is not None:
+        beta = bn.bias.detach().double()
     shift = (beta - g * bn.running_mean.double()) / norm.constant
     channels = torch.tensor(norm.channels, device=g.device)
     none = channels < 0
@@ -173,25 +180,57 @@ def _store(module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
 
 
 def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
-    """Raise FoldingError unless original and folded model spike alike on `x` in float64."""
+    """Raise FoldingError unless the original model, by its own forward, and the folded one spike alike on `x`
+    and give the same outputs, in float64."""
     original = copy_model(model).double()
-    folded = fold(model, discovery, torch.float64).model
     x = x.double() if x.is_floating_point() else x
-    expected = _spikes(original, discovery, x)
-    found = _spikes(folded, discovery, x)
+    opened = readable(original, discovery.excluded)
+    bake(opened, [x])
+    folded = fold(opened, discovery, torch.float64).model
+    expected, outputs = _spikes(original, discovery, x)
+    found, folded_outputs = _spikes(folded, discovery, x)
     for (name, a), (_, b) in zip(expected, found, strict=True):
         if not torch.equal(a, b):
             wrong = int((a != b).sum())
             raise FoldingError(
                 f"after folding, the neuron '{name}' differs from the original in {wrong} of {a.numel()} "
                 f"spikes on a batch in float64; its sources are "
-                f"{list(discovery.neurons[name].projections)}: check that nothing between them depends on "
-                f"training mode or on values"
+                f"{list(discovery.neurons[name].projections)}: {_suspect(original, discovery, name)}"
+            )
+    for number, (a, b) in enumerate(zip(outputs, folded_outputs, strict=True)):
+        largest = float(a.abs().max()) if a.numel() else 0.0
+        if a.shape != b.shape or not torch.allclose(a, b, rtol=0.0, atol=OUTPUT_TOLERANCE * (1 + largest)):
+            raise FoldingError(
+                f"after folding, output {number} differs from the original's on a batch in float64 although all "
+                f"spikes are the same: look for hooks, or a forward of its own, on a layer behind the last neuron"
             )
 
 
-def _spikes(model: nn.Module, discovery: Discovery, x: Tensor) -> list[tuple[str, Tensor]]:
-    """Spikes of every neuron call, in execution order; some frameworks' spikes have to be kept in float64."""
+def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
+    """What to look at where a neuron differs: hooks and norms with a forward of their own on its way."""
+    info = discovery.neurons[neuron]
+    for name in (neuron, *info.norms):
+        module = model.get_submodule(name)
+        if module._forward_hooks or module._forward_pre_hooks:
+            return (
+                f"'{name}' has a forward hook that changes values; remove it, or keep it in float: "
+                f"{advice([name])}"
+            )
+    for name in info.norms:
+        kind = type(model.get_submodule(name)).__name__
+        if not re.fullmatch(r"(Sync)?BatchNorm(\dd)?", kind):
+            return f"'{name}' is a {kind}, which does not do what BatchNorm does; keep it in float: {advice([name])}"
+    return (
+        f"check that nothing between them depends on training mode, on the time step or on values, or keep it in "
+        f"float: {advice(info.norms or [neuron])}"
+    )
+
+
+def _spikes(
+    model: nn.Module, discovery: Discovery, x: Tensor
+) -> tuple[list[tuple[str, Tensor]], list[Tensor]]:
+    """Spikes of every neuron call, in execution order, and the outputs; some frameworks' spikes have to be kept
+    in float64."""
     seen: list[tuple[str, Tensor]] = []
 
     def note(name: str) -> Any:
@@ -208,15 +247,16 @@ def _spikes(model: nn.Module, discovery: Discovery, x: Tensor) -> list[tuple[str
         )
 
     handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in discovery.neurons]
-    leaves = [*discovery.neurons, *discovery.projections, *discovery.norms]
+    parts = [n.removesuffix(".plain") for n in discovery.projections]  # of opened ones the whole
+    leaves = [*discovery.neurons, *parts, *discovery.norms]
     handles += [model.get_submodule(n).register_forward_pre_hook(widen, with_kwargs=True) for n in leaves]
     reset_neurons(model)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # an encoder that draws spikes must draw the same ones twice
-            model(x)
+            out = model(x)
     finally:
         reset_neurons(model)
         for h in handles:
             h.remove()
-    return seen
+    return seen, [t.double() for t in tree_flatten(out)[0] if isinstance(t, Tensor)]

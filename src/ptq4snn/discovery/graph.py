@@ -13,7 +13,7 @@ from torch import Tensor
 
 __all__ = ["Graph", "Node", "NodeKind", "Ref", "Value"]
 
-NodeKind = Literal["op", "projection", "norm", "neuron"]
+NodeKind = Literal["op", "projection", "norm", "neuron", "float"]
 MAX_INDICES = 2**16
 
 
@@ -61,6 +61,7 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
+    step_outputs: list[int] = field(default_factory=list)  # of a net inside its loop, at the first step
 
     def add_value(self, tensor: Tensor, name: str | None = None, uniform: bool = False) -> int:
         """A new value like `tensor`; with `uniform` it is looked at whether all elements are equal."""

@@ -91,9 +91,9 @@ def _check_reuse(w: Walk, name: str, calls: list[NeuronCall]) -> None:
 
 
 def read_neurons(w: Walk, specs: dict[str, NeuronSpec], streams: dict[str, int]) -> dict[str, NeuronInfo]:
-    stems = {p.name for p in w.projections if isinstance(p.fact, Data)}
-    readouts = {f.neuron for f in w.outputs if isinstance(f, Membrane)}.union(
-        *(f.membranes for f in w.outputs if isinstance(f, Opaque))
+    stems = {p.name for p in w.projections if isinstance(p.fact, Data) and not p.fact.floating}
+    readouts = {f.neuron for f in w.leaving if isinstance(f, Membrane)}.union(
+        *(f.membranes for f in w.leaving if isinstance(f, Opaque))
     )
     final = _feeding_output(w)
     ran = {p.name: i for i, p in reversed(list(enumerate(w.projections)))}
@@ -121,9 +121,9 @@ def read_neurons(w: Walk, specs: dict[str, NeuronSpec], streams: dict[str, int])
 
 def _feeding_output(w: Walk) -> set[str]:
     """Neurons whose spikes are the output or feed the projections that make it."""
-    made_output = set[str]().union(*(f.projections for f in w.outputs if isinstance(f, (Current, Opaque))))
-    names = {n for f in w.outputs if isinstance(f, Count) for n in f.sources}
-    names |= {f.neuron for f in w.outputs if isinstance(f, Membrane)}
+    made_output = set[str]().union(*(f.projections for f in w.leaving if isinstance(f, (Current, Opaque))))
+    names = {n for f in w.leaving if isinstance(f, Count) for n in f.sources}
+    names |= {f.neuron for f in w.leaving if isinstance(f, Membrane)}
     for call in w.neurons:
         if call.name in names:
             made_output |= _projections(call.fact)
@@ -198,7 +198,7 @@ def _read_bare(
 def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str, int],
                      modules: dict[str, nn.Module], batch: int) -> dict[str, ProjectionInfo]:  # fmt: skip
     sinks: dict[str, list[Sheet]] = {}
-    for fact in [c.fact for c in w.neurons] + [c.fact for c in w.projections] + w.outputs:
+    for fact in [c.fact for c in w.neurons] + [c.fact for c in w.projections] + w.leaving:
         for s in _sheets(fact):
             for n in s.projections:
                 sinks.setdefault(n, []).append(s)
@@ -252,7 +252,9 @@ def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -
         raise UnsupportedOperation(
             f"the output of '{name}' feeds both a neuron and the projection '{chained[0]}'; give each its own"
         )
-    decode = any(leaves(w, f, streams) and name in f.projections for f in w.outputs)  # type: ignore[union-attr]
+    decode = any(name in f.projections for f in w.exits if isinstance(f, (Current, Opaque))) or any(
+        leaves(w, f, streams) and name in f.projections for f in w.outputs  # type: ignore[union-attr]
+    )
     if decode and role != "output":
         raise UnsupportedOperation(
             f"the output of '{name}' goes on inside the network and also leaves it by another operation; "

@@ -20,10 +20,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ptq4snn.discovery.graph import Graph, Node, NodeKind, Ref
 from ptq4snn.errors import UnsupportedOperation
+from ptq4snn.modules.device import no_autocast, refuse_autocast
 
 __all__ = ["FACTORIES", "FILLED", "record"]
 
-Classify = Callable[[nn.Module], NodeKind | None]
+Classify = Callable[[str, nn.Module], NodeKind | None]
 EMPTY = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"}
 FACTORIES = EMPTY | {
     "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full",
@@ -38,9 +39,10 @@ VIEWS = {
 class Recorder(TorchDispatchMode):
     """Writes every operation that is not inside a leaf module into the graph."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.graph = Graph()
+        self.device = device
         self.ids: Any = WeakTensorKeyDictionary()  # live tensor -> value id
         self.made_by: dict[int, Node] = {}  # value id -> node, for writes through views
         self.storages: dict[int, set[int]] = {}  # storage -> values that live in it
@@ -71,6 +73,10 @@ class Recorder(TorchDispatchMode):
             )
         return value
 
+    def values_of(self, out: Any) -> list[int]:
+        """Value ids of all tensors in a result."""
+        return [self.value_of(t) for t in tree_flatten(out)[0] if isinstance(t, Tensor)]
+
     def bind(self, tensor: Tensor, value: int) -> None:
         self.ids[tensor] = value
         storage = _storage(tensor)
@@ -100,6 +106,7 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.muted:
             return func(*args, **kwargs)
+        refuse_autocast(self.device)
         refs, krefs = self.template(list(args)), self.template(kwargs)
         result = func(*args, **kwargs)
         outputs = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
@@ -199,13 +206,14 @@ def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any
     """Hooks that turn leaf modules into nodes and tell the scope of everything else."""
     handles = []
     for name, module in model.named_modules():
-        kind = classify(module)
+        kind = classify(name, module)
         pending: list[Any] = []
 
         def before(
             m: nn.Module, args: Any, kwargs: Any, name: str = name, kind: Any = kind, pending: Any = pending
         ) -> None:
             recorder.scopes.append(name)
+            refuse_autocast(recorder.device)
             if kind is not None:
                 if recorder.muted == 0:
                     pending.append((recorder.template(list(args)), recorder.template(kwargs)))
@@ -221,6 +229,8 @@ def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any
             pending: Any = pending,
         ) -> None:
             recorder.scopes.pop()
+            if name == "" and len(recorder.scopes) > 1 and not recorder.graph.step_outputs:
+                recorder.graph.step_outputs = recorder.values_of(out)
             if kind is not None:
                 recorder.muted -= 1
                 if recorder.muted == 0:
@@ -235,17 +245,16 @@ def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any
 
 def record(model: nn.Module, x: Tensor, classify: Classify) -> tuple[Graph, Any]:
     """Run `model(x)` once and return the graph and the output. `classify` names the leaf modules."""
-    recorder = Recorder(model)
+    recorder = Recorder(model, x.device)
     handles = _watch(recorder, model, classify)
     try:
         with torch.no_grad(), recorder:
             value = recorder.graph.add_value(x, "input")
             recorder.bind(x, value)
             recorder.graph.inputs.append(value)
-            out = model(x)
-            for t in tree_flatten(out)[0]:
-                if isinstance(t, Tensor):
-                    recorder.graph.outputs.append(recorder.value_of(t))
+            with no_autocast():  # one around the call is not the model's
+                out = model(x)
+            recorder.graph.outputs = recorder.values_of(out)
     finally:
         for handle in handles:
             handle.remove()

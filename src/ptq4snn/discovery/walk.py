@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import border
+from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.facts import (
     TIME,
     Constant,
@@ -75,8 +76,16 @@ class Walk:
     projections: list[ProjectionCall] = field(default_factory=list)
     neurons: list[NeuronCall] = field(default_factory=list)
     outputs: list[Fact] = field(default_factory=list)
+    step_outputs: list[Fact] = field(default_factory=list)
+    exits: list[Fact] = field(default_factory=list)  # what goes into excluded parts
+    floating: list[str] = field(default_factory=list)  # neurons that are fed by excluded parts alone
     steps: Counter[str] = field(default_factory=Counter)  # of every neuron so far
     neuron_base: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def leaving(self) -> list[Fact]:
+        """All that leaves the integers: outputs, and what excluded parts read."""
+        return [*self.outputs, *self.exits]
 
     def locate(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Index (in the order of `base`) and own channel of the projections that the numbers belong to."""
@@ -94,7 +103,7 @@ def walk(graph: Graph, model: nn.Module) -> Walk:
         total += count
     w = Walk(base, channels)
     last_use = {v: i for i, node in enumerate(graph.nodes) for v in node.inputs}
-    last_use.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    last_use.update(dict.fromkeys([*graph.outputs, *graph.step_outputs], len(graph.nodes)))
     for v in graph.values:
         if v.name is not None and v.name != "result":
             learned = v.name if v.name != "constant" else None
@@ -106,6 +115,7 @@ def walk(graph: Graph, model: nn.Module) -> Walk:
             if last_use.get(value, -1) <= i:
                 w.facts.pop(value, None)
     w.outputs = [w.facts[v] for v in graph.outputs]
+    w.step_outputs = [w.facts[v] for v in graph.step_outputs]
     w.facts.clear()
     return w
 
@@ -118,7 +128,11 @@ def _visit(w: Walk, graph: Graph, node: Node, modules: dict[str, nn.Module]) -> 
         return [_norm(w, node, modules[node.target], w.facts[value], len(graph.values[value].shape))]
     if node.kind == "neuron":
         return _neuron(w, graph, node, modules[node.target])
-    return apply(graph, node, [w.facts[i] for i in node.inputs])
+    facts = [w.facts[i] for i in node.inputs]
+    if node.kind == "float":
+        w.exits += [f for f in facts if not isinstance(f, (Data, Constant))]
+        return [Data(floating=True)] * len(node.outputs)
+    return apply(graph, node, facts)
 
 
 def _input(node: Node) -> int:
@@ -129,15 +143,16 @@ def _input(node: Node) -> int:
     raise UnsupportedOperation(f"'{node.target}' was called without a tensor")
 
 
-def _refuse(what: str, fact: Fact) -> None:
+def _refuse(name: str, what: str, fact: Fact) -> None:
     if isinstance(fact, Opaque):
         raise UnsupportedOperation(
             f"{what} is fed through an operation that integers cannot follow: {fact.reason}; move it behind "
-            f"the output, or exclude the layers around it"
+            f"the output, or keep what it reads in float: {advice(fact.projections or [name])}"
         )
     if isinstance(fact, Membrane):
         raise UnsupportedOperation(
-            f"{what} reads the membrane potential of '{fact.neuron}'; feed it that neuron's spikes"
+            f"{what} reads the membrane potential of '{fact.neuron}'; feed it that neuron's spikes, or keep it "
+            f"in float: {advice([name])}"
         )
     if isinstance(fact, Current) and any(bool((s.ids < 0).any()) for s in fact.sheets):
         raise UnsupportedOperation(
@@ -158,10 +173,11 @@ def _slim(fact: Fact, lead: int) -> Fact:
 def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     value = _input(node)
     fact = w.facts[value]
-    _refuse(f"the projection '{node.target}'", fact)
+    _refuse(node.target, f"the projection '{node.target}'", fact)
     if isinstance(fact, Current) and len(fact.sheets) > 1:
         raise UnsupportedOperation(
-            f"the projection '{node.target}' reads a sum of currents; put a neuron in front of it"
+            f"the projection '{node.target}' reads a sum of currents; put a neuron in front of it, or keep what "
+            f"it reads in float: {advice(fact.projections)}"
         )
     shape = graph.values[node.outputs[0]].shape
     axis = channel_axis(module) % len(shape)
@@ -185,7 +201,7 @@ def _steps(fact: Fact, axis: int, rank: int) -> Tensor:
 
 def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact:
     if isinstance(fact, (Data, Constant)):
-        return Data()
+        return fact if isinstance(fact, Data) else Data()
     if isinstance(fact, Opaque):
         return fact
     if isinstance(fact, Current):
@@ -230,11 +246,14 @@ def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     value = _input(node)
     fact, shape = w.facts[value], graph.values[value].shape
     what = f"the neuron '{node.target}'"
-    _refuse(what, fact)
+    _refuse(node.target, what, fact)
+    if isinstance(fact, Data) and fact.floating:
+        w.floating.append(node.target)
+        return [Data(floating=True)] * len(node.outputs)
     if isinstance(fact, (Data, Constant)):
         raise UnsupportedOperation(
             f"{what} is fed by the input itself and by nothing quantizable; put a convolution or linear "
-            f"layer in front of it, or leave it out of the model and feed its spikes"
+            f"layer in front of it, or keep it in float: {advice([node.target])}"
         )
     adapter = adapter_of(module)
     assert adapter is not None

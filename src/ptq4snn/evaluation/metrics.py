@@ -14,7 +14,7 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.evaluation.accuracy import Accuracy
 from ptq4snn.evaluation.readout import Readout, find_readout
-from ptq4snn.evaluation.running import fastest
+from ptq4snn.evaluation.running import fastest, whole_sequences
 from ptq4snn.evaluation.segmentation import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch
 from ptq4snn.progress import Progress, Silent
@@ -54,7 +54,7 @@ def evaluate(
     training = [m for m in model.modules() if m.training]
     model.eval()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), whole_sequences(model):
             return _evaluate(model, batches, batch_axis, progress or Silent(), task, limit, watch)
     finally:
         reset_neurons(model)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of
 from ptq4snn.runtime.native import available
 
-__all__ = ["fastest"]
+__all__ = ["fastest", "whole_sequences"]
 
 PROOF = 2  # samples of the first batch on which runtime and simulation are compared
 
@@ -80,6 +81,20 @@ def fastest(model: nn.Module) -> Forward:
         return model
     assert isinstance(model, QuantizedModel)
     return lambda x: packed(model, x)
+
+
+@contextmanager
+def whole_sequences(model: nn.Module) -> Iterator[None]:
+    """Inside, a call of a quantized model that takes one step at a time runs its whole loop."""
+    if not isinstance(model, QuantizedModel) or not model.one_step:
+        yield
+        return
+    model.check_loop()
+    model.one_step = False
+    try:
+        yield
+    finally:
+        model.one_step = True
 
 
 def _packed(model: QuantizedModel) -> Packed | None:

@@ -201,6 +201,7 @@ class Bench:
         protocol = {
             "seed": recipe.seed,
             "count": recipe.calibration,
+            "excluded": sorted(pattern for pattern, rule in recipe.overrides.items() if rule.exclude),
             "parts": [recipe.holdout, recipe.micro_batch, recipe.sensitivity_batches],
         }
         key = fingerprint({**self.marks, **protocol})
@@ -208,7 +209,7 @@ class Bench:
             self._prepared = None  # frees the last seed's
             any_method = recipe.replace(rounding=KEEPS_SAMPLES)  # results must not hang on who comes first
             made = prepare(
-                copy_model(self.model),
+                self.model,
                 self.drawn(recipe),
                 any_method,
                 self.batch_axis,

@@ -42,7 +42,7 @@ RULES: dict[str, Any] = {
 MODULES: dict[str, Any] = {"projection": lower_projection, "neuron": lower_neuron, "norm": lower_mirror}
 
 
-def classify(module: nn.Module) -> NodeKind | None:
+def classify(_name: str, module: nn.Module) -> NodeKind | None:
     if isinstance(module, QuantProjection):
         return "projection"
     if isinstance(module, Mirror):
@@ -57,6 +57,9 @@ def lower(q: QuantizedModel, sample: Tensor, batch_axis: int = 0) -> Program:
     """
     if q.plan.arithmetic != "integer" or any(p.bits is None for p in q.plan.projections.values()):
         raise UnsupportedOperation("a model with float arithmetic or float weights has no integer program")
+    if q.plan.excluded:
+        names = ", ".join(f"'{n}'" for n in q.plan.excluded[:4])
+        raise UnsupportedOperation(f"{names} are excluded and stay float, so there is no integer program")
     batch_axis %= sample.dim()
     index = torch.arange(BATCH, device=sample.device) % sample.shape[batch_axis]
     sample = sample.index_select(batch_axis, index)

@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 
 import torch
 from torch.nn import functional as F
 
-from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.errors import PTQ4SNNError, UnsupportedOperation
 
-__all__ = ["exact_arithmetic"]
+__all__ = ["exact_arithmetic", "no_autocast", "refuse_autocast"]
 
 
 @contextmanager
 def exact_arithmetic(device: torch.device) -> Iterator[None]:
-    """Run what is inside without TF32 on a CUDA device; the user's settings come back afterwards."""
-    if device.type != "cuda":
+    """Run what is inside without autocast, and without TF32 on a CUDA device; the user's settings come back
+    afterwards."""
+    with torch.autocast(device.type, enabled=False) if has_autocast(device) else nullcontext():
+        if device.type != "cuda":
+            yield
+            return
+        with full_precision(device):
+            yield
+
+
+@contextmanager
+def no_autocast() -> Iterator[None]:
+    """The float network is observed as it is, whatever surrounds the call."""
+    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
         yield
-        return
+
+
+def has_autocast(device: torch.device) -> bool:
+    return torch.amp.is_autocast_available(device.type)
+
+
+def refuse_autocast(device: torch.device) -> None:
+    """Autocast inside of the model's own forward cannot be undone there."""
+    if has_autocast(device) and torch.is_autocast_enabled(device.type):
+        raise UnsupportedOperation(
+            "the model switches torch.autocast on inside its forward, where integers would be computed in half "
+            "precision: take it out of the forward, and put it around the call of the float model instead"
+        )
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """No TF32 on a CUDA device, and the proof that this is enough."""
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_tf32
     matmul.allow_tf32 = False

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.modules.carrier import Clock, StreamTensor, counted, plain, round_through
+from ptq4snn.modules.device import refuse_autocast
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.plan import InputPlan, ProjectionPlan
 
@@ -111,6 +112,7 @@ class QuantProjection(nn.Module):
         return self.maps[key]
 
     def forward(self, x: Tensor) -> Tensor:
+        refuse_autocast(x.device)
         p = self.integers(x)
         weight: Tensor = self.inner.weight  # type: ignore[assignment]
         y: Tensor = self.inner(p.to(weight.dtype))

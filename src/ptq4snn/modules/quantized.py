@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ptq4snn.bundle.model import save_model, signature
 from ptq4snn.discovery.batchnorm import left_of_norm
 from ptq4snn.discovery.discover import reset_neurons
-from ptq4snn.errors import BundleError
+from ptq4snn.discovery.looping import Looped
+from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.modules.carrier import Clock, plain, tracked
 from ptq4snn.modules.device import exact_arithmetic
@@ -23,7 +25,7 @@ from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.mirror import Mirror
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.surgery import copy_model, replace_modules
-from ptq4snn.plan import Plan
+from ptq4snn.plan import OutputPlan, Plan
 from ptq4snn.runtime.program import Program
 
 __all__ = ["Integers", "QuantizedModel"]
@@ -41,12 +43,16 @@ class Integers:
 
 
 class QuantizedModel(nn.Module):
-    """Computes exactly what `plan` says. `report` says what it cost, `program` is what the runtime runs."""
+    """Computes exactly what `plan` says. `report` says what it cost, `program` is what the runtime runs.
+
+    Where the loop over time is the user's, a call is one step of it (`one_step`), and `sequence` runs all.
+    """
 
     def __init__(self, model: nn.Module, plan: Plan, integers: Mapping[str, Integers]) -> None:
         super().__init__()
         self.plan, self.integers = plan, dict(integers)
         self.clock = Clock()
+        self.one_step = False
         self.report: dict[str, Any] = {}
         self.program: Program | None = None
         self.not_lowered = ""  # why there is no program
@@ -72,6 +78,8 @@ class QuantizedModel(nn.Module):
                 raise BundleError(f"the neuron '{name}' resets or fires otherwise: another model's bundle")
             new[name] = adapter.shell(neuron, IntegerCore(n, self.specs[name], self.clock, plan.steps))
         replace_modules(self.model, new)
+        if plan.neurons:  # snntorch.utils.reset(q) looks for neurons among the direct children
+            self.any_neuron = self.model.get_submodule(next(iter(plan.neurons)))
         self.requires_grad_(False).eval()
 
     def use(self, plan: Plan) -> None:
@@ -90,22 +98,43 @@ class QuantizedModel(nn.Module):
         return shell.core
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.one_step:
+            return self._run(self.model, self.plan.outputs, *args, **kwargs)
+        step = self.model.step if isinstance(self.model, Looped) else self.model
+        return self._run(step, self.plan.step_outputs, *args, **kwargs)
+
+    def sequence(self, *args: Any, **kwargs: Any) -> Any:
+        """The whole sequence from rest, by the loop that was given to `quantize` or `load`."""
+        self.check_loop()
+        self.reset_state()
+        return self._run(self.model, self.plan.outputs, *args, **kwargs)
+
+    def check_loop(self) -> None:
+        """A step alone is no sequence."""
+        if self.one_step and not isinstance(self.model, Looped):
+            raise BundleError(
+                "the model takes one time step a call and its loop is not known here: give ptq4snn.load the loop "
+                "that was given to quantize, or use ptq4snn.runtime"
+            )
+
+    def _run(self, call: Callable[..., Any], outputs: tuple[OutputPlan, ...], *args: Any, **kwargs: Any) -> Any:
         self.clock.start()
         with exact_arithmetic(next(self.buffers()).device):
-            out = self.model(*args, **kwargs)
+            out = call(*args, **kwargs)
         leaves, tree = tree_flatten(out)
-        if sum(isinstance(x, Tensor) for x in leaves) != len(self.plan.outputs):
+        if sum(isinstance(x, Tensor) for x in leaves) != len(outputs):
             raise BundleError(
                 f"the model returns other outputs than the one that was quantized, which returned "
-                f"{len(self.plan.outputs)} tensors; give that model"
+                f"{len(outputs)} tensors; give that model"
             )
         numbers = iter(range(len(leaves)))
-        decoded = [self._decode(x, next(numbers)) if isinstance(x, Tensor) else x for x in leaves]
+        decoded = [self._decode(x, next(numbers), outputs) if isinstance(x, Tensor) else x for x in leaves]
         return tree_unflatten(decoded, tree)
 
-    def _decode(self, x: Tensor, number: int) -> Tensor:
+    def _decode(self, x: Tensor, number: int, outputs: tuple[OutputPlan, ...]) -> Tensor:
         """Integers of a projection to real numbers: acc * s in float64, stored as float32."""
-        how, x = self.plan.outputs[number], self._rounded_once(plain(x), number)
+        how, x = outputs[number], plain(x)
+        x = self._rounded_once(x, number) if outputs is self.plan.outputs else x
         if how.projection is None:
             return x
         p = self.plan.projections[how.projection]
@@ -135,9 +164,29 @@ class QuantizedModel(nn.Module):
 
     def reset_state(self) -> None:
         """Forget every neuron's state, whatever framework it is of."""
-        for module in self.model.modules():
-            if isinstance(module, Shell):
-                module.reset()
+        reset_neurons(self.model)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> QuantizedModel:
+        """Another device, but never another type: integers need the carriers that hold them exactly."""
+        if (wanted := fn(torch.zeros(1)).dtype) not in (torch.float32, torch.float64):
+            raise PTQ4SNNError(
+                f"a quantized model carries its integers in float32 and float64 and cannot be turned into "
+                f"{str(wanted).removeprefix('torch.')}: leave its type alone; its weights are low-bit already"
+            )
+        super()._apply(lambda t: fn(t).to(t.dtype), recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedModel:
+        twin = QuantizedModel.__new__(QuantizedModel)
+        memo[id(self)] = twin
+        twin.__dict__.update({k: copy.deepcopy(v, memo) for k, v in self.__dict__.items()})
+        return twin
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise PTQ4SNNError(
+            "a quantized model cannot be pickled (torch.save, multiprocessing): write it with q.save(path) and "
+            "read it with ptq4snn.load(path, model)"
+        )
 
     def summary(self, everything: bool = False) -> str:
         """The report on one screen of plain text; `everything`: a line for all of the layers."""

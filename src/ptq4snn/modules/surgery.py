@@ -10,7 +10,17 @@ from torch import Tensor, nn
 
 from ptq4snn.errors import UnsupportedModel
 
-__all__ = ["copy_model", "replace_modules"]
+__all__ = ["copy_model", "replace_modules", "unwrapped"]
+
+
+WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside torch.compile and data parallelism, which would only be run again and again here."""
+    while (inside := WRAPPERS.get(type(model).__name__)) and isinstance(found := getattr(model, inside), nn.Module):
+        model = found
+    return model
 
 
 def copy_model(model: nn.Module) -> nn.Module:
@@ -20,11 +30,16 @@ def copy_model(model: nn.Module) -> nn.Module:
     """
     memo = {id(t): t.detach().clone() for m in model.modules() for t in _in_graph(vars(m))}
     try:
-        return copy.deepcopy(model, memo).eval()
+        copied = copy.deepcopy(model, memo).eval()
     except (RuntimeError, TypeError) as why:
         raise UnsupportedModel(
             f"the model cannot be copied: {str(why).splitlines()[0]}; detach or delete the tensors it keeps"
         ) from why
+    for parent in list(copied.modules()):
+        for name, child in list(parent._modules.items()):
+            if child is not None:
+                parent._modules[name] = unwrapped(child)
+    return copied
 
 
 def _in_graph(x: Any, depth: int = 3) -> Iterator[Tensor]:

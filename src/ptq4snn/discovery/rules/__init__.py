@@ -38,7 +38,8 @@ def _apply(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     _refuse_loose_weights(node, facts)
     if kinds <= {Data, Constant}:
         learned = next((f.learned for f in facts if isinstance(f, Constant) and f.learned), None)
-        fact: Fact = Data() if Data in kinds else Constant(g.values[node.outputs[0]].data, learned)
+        floating = any(isinstance(f, Data) and f.floating for f in facts)
+        fact: Fact = Data(floating) if Data in kinds else Constant(g.values[node.outputs[0]].data, learned)
         return [fact] * len(node.outputs)
     if node.op not in RULES:
         raise Unfollowed("has no integer meaning here")

@@ -1,0 +1,193 @@
+"""What runs is what counts: projections whose forward is not simply that of nn.Linear or nn.Conv.
+
+Masked, standardised, normalised or binary weights, parametrizations, pruning, hooks: such a module is *opened*.
+Its own code runs operation by operation, as it is written, and its one call of linear or conv goes to a plain
+projection inside it, `NAME.plain`, whose weight is the one that arrived there:
+
+    class Masked(nn.Linear):
+        def forward(self, x): return 2 * F.linear(x, self.weight * self.mask, self.bias)
+
+    'fc'  ->  2 * 'fc.plain'(x),   fc.plain.weight = fc.weight * fc.mask
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.exclusion import is_inside
+from ptq4snn.discovery.walk import is_projection
+from ptq4snn.errors import UnsupportedOperation
+from ptq4snn.modules.surgery import copy_model, replace_modules, unwrapped
+
+__all__ = ["Opened", "bake", "readable"]
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+FORWARDS = {kind.forward for kind in (nn.Linear, *CONVOLUTIONS)} | {
+    kind._conv_forward  # type: ignore[attr-defined]
+    for kind in CONVOLUTIONS
+}
+CALLS: dict[Callable[..., Tensor], tuple[str, ...]] = {
+    nn.functional.linear: ("input", "weight", "bias"),
+    **dict.fromkeys(
+        (torch.conv1d, torch.conv2d, torch.conv3d),
+        ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
+    ),
+}
+UNSET = {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+SETTINGS = ("stride", "padding", "dilation", "groups")
+
+
+def readable(model: nn.Module, excluded: Collection[str] = ()) -> nn.Module:
+    """A copy of the user's model, without wrappers, whose projections are all plain or opened; the excluded
+    parts stay what they are."""
+    copy = copy_model(unwrapped(model))
+    odd = {
+        name: m
+        for name, m in copy.named_modules()
+        if is_projection(m) and not is_plain(m) and not is_inside(name, excluded)
+    }
+    if "" in odd:
+        raise UnsupportedOperation(
+            f"the model itself is a {type(copy).__name__}; put it into a module that holds it and a neuron"
+        )
+    replace_modules(copy, {name: Opened(module, name) for name, module in odd.items()})
+    return copy
+
+
+def bake(model: nn.Module, samples: list[Tensor]) -> None:
+    """Give the plain projection of every opened module the weight that arrives there; it must be the same in
+    every call, for all of the samples."""
+    opened = [m for m in model.modules() if isinstance(m, Opened)]
+    if not opened:
+        return
+    for m in opened:
+        m.arrivals = []
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            for x in samples:
+                reset_neurons(model)
+                torch.manual_seed(0)
+                model(x)
+    finally:
+        reset_neurons(model)
+        for m in opened:
+            m.arrivals = None
+
+
+class Opened(nn.Module):
+    """Runs the original module; where that calls linear or conv, `plain` answers."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.original = (module,)  # in a tuple: what only makes its weight is no part of the quantized model
+        self.plain = _plain_like(module)
+        self.arrivals: list[tuple[Tensor, Tensor | None]] | None = None  # seen so far, while it is baked
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with _Reroute(self) as route:
+            out = self.original[0](*args, **kwargs)
+        if route.calls != 1:
+            raise UnsupportedOperation(
+                f"'{self.name}', a {type(self.original[0]).__name__}, calls linear or conv {route.calls} times "
+                f"in its forward; give each call a module of its own, or exclude '{self.name}'"
+            )
+        return out
+
+    def arrived(self, weight: Tensor, bias: Tensor | None, settings: dict[str, Any]) -> None:
+        """Take over what the module's code computed for this call, or refuse."""
+        assert self.arrivals is not None
+        kind = type(self.original[0]).__name__
+        own = {s: getattr(self.plain, s, UNSET[s]) for s in SETTINGS}
+        rank = weight.dim() - 2
+        same = all(_spread(settings[s], rank) == _spread(own[s], rank) for s in SETTINGS)
+        if weight.shape != self.plain.weight.shape or not same:
+            raise UnsupportedOperation(
+                f"'{self.name}', a {kind}, convolves or multiplies with another shape, stride, padding, dilation "
+                f"or groups than it says; set its attributes to what its forward uses, or exclude it"
+            )
+        if self.arrivals and not (_same(self.arrivals[0][0], weight) and _same(self.arrivals[0][1], bias)):
+            raise UnsupportedOperation(
+                f"the weight of '{self.name}', a {kind}, changes from call to call or with the input, so that no "
+                f"integers can stand for it; make it a fixed parameter, or exclude '{self.name}'"
+            )
+        if not self.arrivals:
+            kept = [None if t is None else t.detach().clone() for t in (weight, bias)]
+            self.arrivals.append((kept[0], kept[1]))  # type: ignore[arg-type]
+            for which, t in zip(("weight", "bias"), kept, strict=True):
+                own_t = None if t is None else nn.Parameter(t, requires_grad=False)
+                self.plain.register_parameter(which, own_t)
+
+    def train(self, mode: bool = True) -> Opened:
+        self.original[0].train(mode)
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Opened:
+        """The original follows to another device or type."""
+        self.original[0]._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+
+class _Reroute(TorchFunctionMode):
+    """Sends linear and conv to the plain projection of an opened module."""
+
+    def __init__(self, opened: Opened) -> None:
+        super().__init__()
+        self.opened, self.calls = opened, 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in CALLS:
+            return func(*args, **(kwargs or {}))
+        given = {**UNSET, **dict(zip(CALLS[func], args, strict=False)), **(kwargs or {})}
+        self.calls += 1
+        if self.opened.arrivals is not None:
+            settings = {s: given[s] for s in SETTINGS}
+            self.opened.arrived(given["weight"], given["bias"], settings)
+        return self.opened.plain(given["input"])
+
+
+def _same(a: Tensor | None, b: Tensor | None) -> bool:
+    return a is b if a is None or b is None else torch.equal(a, b)
+
+
+def _spread(value: Any, rank: int) -> Any:
+    """A setting of a convolution with one entry for each axis."""
+    return tuple(value) * (rank if len(value) == 1 else 1) if isinstance(value, (tuple, list)) else (value,) * rank
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether calling the module is its class's linear or conv of its own parameters, and nothing else."""
+    kind = type(module)
+    inherited = kind.forward in FORWARDS and getattr(kind, "_conv_forward", nn.Conv2d._conv_forward) in FORWARDS
+    patched = {"forward", "_conv_forward"} & set(vars(module))
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    owns = isinstance(module._parameters.get("weight"), nn.Parameter) and "bias" in module._parameters
+    return (inherited or _steps_only(kind)) and owns and not hooks and not patched
+
+
+def _steps_only(kind: type) -> bool:
+    """SpikingJelly's Linear and Conv, whose forward only folds time into the batch."""
+    home = kind.__module__.split(".")
+    known = home[0] == "spikingjelly" and "layer" in home
+    return known and kind.__name__ in ("Linear", "Conv1d", "Conv2d", "Conv3d")
+
+
+def _plain_like(module: Any) -> Any:
+    """A plain projection of the module's size, on its device; its weight is baked in later."""
+    like = next((t for t in [*module.parameters(), *module.buffers()] if t.is_floating_point()), torch.zeros(0))
+    where = {"device": like.device, "dtype": like.dtype}
+    if isinstance(module, nn.Linear):
+        return nn.utils.skip_init(nn.Linear, module.in_features, module.out_features, **where)
+    kind = next(k for k in CONVOLUTIONS if isinstance(module, k))
+    zeros = module.padding_mode == "zeros"  # else the module pads by itself in front of its convolution
+    return nn.utils.skip_init(
+        kind, module.in_channels, module.out_channels, module.kernel_size, stride=module.stride,
+        padding=module.padding if zeros else 0, dilation=module.dilation, groups=module.groups, **where,
+    )  # fmt: skip
