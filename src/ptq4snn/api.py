@@ -51,9 +51,9 @@ def quantize(
     samples: a tensor, a DataLoader or any iterable of input batches, without labels; of (x, y) batches x.
     recipe: a preset ("w4m4"), a TOML file, a mapping or a Recipe; `changes` replace single fields of it.
     batch_axis: axis of the samples in a batch, 1 for time-first tensors [T, B, ...].
-    steps, loop: for a net whose forward is one time step. loop(net, x) runs the whole sequence, as your own code
-        does; steps=T stands for T calls on the same input, or with batch_axis=1 on the frames of x[T, B, ...].
-        What comes back takes one step a call, like the net.
+    steps, loop: for a net whose forward is one time step. loop(net, x) runs the whole sequence, as your own
+        code does; steps=T stands for T calls on the same input, or with batch_axis=1 on the frames of x[T, B,
+        ...]. What comes back takes one step a call, like the net.
     work: a folder that keeps finished blocks of the weights' rounding, from which a killed run goes on.
     The model given is not changed.
     """
@@ -61,7 +61,9 @@ def quantize(
         raise UnsupportedModel("the model is quantized already; give the float model")
     check_module(model)
     if steps is not None and loop is not None:
-        raise RecipeError("steps and loop were both given: loop runs its own number of steps, give one of them")
+        raise RecipeError(
+            "steps and loop were both given: loop runs its own number of steps, give one of them"
+        )
     if steps is not None:
         loop = repeated(steps, batch_axis)
     settings = Recipe.parse(recipe)

@@ -87,7 +87,8 @@ def prove_bounds(model: QuantizedModel) -> None:
 
 
 def prove_program(prepared: Prepared, model: QuantizedModel) -> None:
-    """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no model."""
+    """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no "
+    "model."""
     if model.program is None:
         return
     x = (prepared.held_out or prepared.kept)[0]
@@ -96,8 +97,8 @@ def prove_program(prepared: Prepared, model: QuantizedModel) -> None:
     if not any(available()):  # NumPy is slower
         x = x.narrow(prepared.batch_axis, 0, min(2, x.shape[prepared.batch_axis]))
     runtime = Runtime(model_of(model.program, model.plan, {n: i.cpu() for n, i in model.integers.items()}))
-    found = runtime(x.cpu().numpy())
-    found = [torch.from_numpy(y) for y in (found if isinstance(found, tuple) else (found,))]
+    y = runtime(x.cpu().numpy())
+    found = [torch.from_numpy(array) for array in (y if isinstance(y, tuple) else (y,))]
     model.reset_state()
     with torch.no_grad(), same_draws():
         expected = [y.cpu() for y in tree_flatten(model(x))[0] if isinstance(y, Tensor)]

@@ -22,8 +22,8 @@ from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.errors import CheckpointError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.evaluation.readout import Readout, find_readout, same_draws
 from ptq4snn.evaluation.running import fastest
-from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.modules.surgery import copy_model, unwrapped
+from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
@@ -106,9 +106,10 @@ def refuse_single_step(model: nn.Module, discovery: Discovery) -> None:
     """One step from rest says nothing about the states of a sequence."""
     if discovery.single_step and not isinstance(model, Looped):
         raise UnsupportedModel(
-            "the model ran a single time step: each of its neurons was called once and keeps its state for the "
-            "next call. If the loop over time is outside of the model, give steps=T or loop=your_function(net, x) "
-            "(on the command line --steps or --loop); if one step is all there is, give steps=1"
+            "the model ran a single time step: each of its neurons was called once and keeps its state for "
+            "the next call. If the loop over time is outside of the model, give steps=T or "
+            "loop=your_function(net, x) (on the command line --steps or --loop); if one step is all there "
+            "is, give steps=1"
         )
 
 

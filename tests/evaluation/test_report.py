@@ -28,7 +28,7 @@ SUMMARY = {
     "agreement", "kl", "state_words",
     "average_bits", "average_bits_all", "bits_split", "saturation", "flip_rate", "emd", "firing_rate",
     "objective",
-    "channels", "silent_channels", "leak_error", "weight_bytes", "state_bytes", "state_energy",
+    "channels", "silent_channels", "leak_error", "excluded", "weight_bytes", "state_bytes", "state_energy",
     "state_energy_with_shifts", "stream_bytes", "macs", "synops", "energy_pj",
 }  # fmt: skip
 

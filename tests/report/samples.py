@@ -64,7 +64,7 @@ def summary(recipe: str, steps: int, task: str) -> Data:
         "agreement": 0.9609375, "kl": 0.00412, "average_bits": 4.0, "average_bits_all": 5.282,
         "bits_split": {"2": 0.2, "4": 0.7, "8": 0.1}, "saturation": 0.612, "flip_rate": 0.0123, "emd": 0.0021,
         "firing_rate": {"before": 0.142, "after": 0.1431}, "objective": "replay", "channels": 4800,
-        "silent_channels": {"before": 11, "after": 13}, "leak_error": 0.0,
+        "silent_channels": {"before": 11, "after": 13}, "leak_error": 0.0, "excluded": {},
         "weight_bytes": {"float": 44_695_552, "quantized": 5_615_000, "scales": 19_000, "biases": 19_000},
         "state_bytes": {
             "float": 2_457_600, "logical": 405_600, "payload": 405_700, "metadata": 5920, "packed": 411_620,

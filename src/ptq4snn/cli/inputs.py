@@ -20,7 +20,16 @@ from ptq4snn.experiments.paper import Ran
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.models import zoo
 
-__all__ = ["find_entry", "load_data", "load_device", "load_loop", "load_model", "load_whole_model", "on_device", "ran_on"]
+__all__ = [
+    "find_entry",
+    "load_data",
+    "load_device",
+    "load_loop",
+    "load_model",
+    "load_whole_model",
+    "on_device",
+    "ran_on",
+]
 
 DEFAULT = "default"
 EMBEDDED = "cifar10"  # what the embedded sample is of
@@ -54,7 +63,9 @@ def load_model(args: argparse.Namespace, weights_matter: bool = True) -> nn.Modu
 def load_loop(args: argparse.Namespace) -> Loop | None:
     """The loop over time that --steps or --loop names, for a model that takes one step a call."""
     if args.steps is not None and args.loop is not None:
-        raise PTQ4SNNError("--steps and --loop were both given: the loop runs its own number of steps, give one")
+        raise PTQ4SNNError(
+            "--steps and --loop were both given: the loop runs its own number of steps, give one"
+        )
     if args.steps is not None:
         return repeated(args.steps, args.batch_axis)
     return None if args.loop is None else find_factory(args.loop)

@@ -28,8 +28,8 @@ def check_batch_axis(model: nn.Module, discovery: Discovery, x: Tensor, batch_ax
     if more_batch == batch and all(more_steps[n] > steps[n] for n in steps):
         other = 1 - batch_axis if batch_axis < 2 else 0
         raise DataError(
-            f"the neurons take axis {batch_axis} of the samples {list(x.shape)} for time, not for the samples: "
-            f"give batch_axis={other}"
+            f"the neurons take axis {batch_axis} of the samples {list(x.shape)} for time, not for the "
+            f"samples: give batch_axis={other}"
         )
 
 

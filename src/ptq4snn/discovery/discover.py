@@ -26,6 +26,8 @@ from ptq4snn.discovery.walk import TRANSPOSED, Walk, is_projection, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 
+FOREIGN = ("norse", "sinabs", "rockpool", "lava", "bindsnet", "spyx", "nengo_dl", "nirtorch", "braincog")
+
 __all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons"]
 
 
@@ -118,10 +120,20 @@ def neuron_specs(model: nn.Module, excluded: Collection[str] = ()) -> dict[str, 
                 )
     if not specs:
         raise UnsupportedModel(
-            "the model has no spiking neurons that are known here; supported are the project's own, "
-            "SpikingJelly's and snnTorch's (ptq4snn.frameworks.register adds your own)"
+            f"the model has no spiking neurons that are known here{_foreign(model)}; supported are the "
+            f"project's own, SpikingJelly's and snnTorch's (ptq4snn.frameworks.register adds your own)"
         )
     return specs
+
+
+def _foreign(model: nn.Module) -> str:
+    """Neurons of other frameworks, by their package and class."""
+    for name, module in model.named_modules():
+        for kind in type(module).__mro__:
+            if kind.__module__.split(".")[0] in FOREIGN:
+                package = kind.__module__.split(".")[0]
+                return f": '{name or 'the model itself'}' is {package}'s {type(module).__name__}"
+    return ""
 
 
 def reset_neurons(model: nn.Module) -> None:
@@ -175,11 +187,12 @@ def discover(
     specs = {n: s for n, s in specs.items() if n not in w.floating}
     if both := sorted(set(w.floating) & set(neurons)):
         raise UnsupportedOperation(
-            f"the neuron '{both[0]}' is fed by an excluded part and also by others; use one each, or exclude it"
+            f"the neuron '{both[0]}' is fed by an excluded part and also by others; use one each, or "
+            "exclude it"
         )
     if not neurons:
-        why = "all of them are excluded" if w.floating or excluded else "check the model's forward"
-        raise UnsupportedModel(f"no spiking neuron ran in the forward pass that could be quantized; {why}")
+        hint = "all of them are excluded" if w.floating or excluded else "check the model's forward"
+        raise UnsupportedModel(f"no spiking neuron ran in the forward pass that could be quantized; {hint}")
     projections = read_projections(w, neurons, streams, modules, sample.shape[batch_axis])
     return Discovery(
         graph=graph,

@@ -1,8 +1,8 @@
 """Parts of the model that stay as they are: float in, spikes or reals out.
 
-An excluded module is one node of the recorded graph. What goes into it leaves the integers there, what comes out
-of it is data, like the model's input. A neuron that is fed by such data alone has no weight whose scale it could
-take, so it stays float as well.
+An excluded module is one node of the recorded graph. What goes into it leaves the integers there, what comes
+out of it is data, like the model's input. A neuron that is fed by such data alone has no weight whose scale
+it could take, so it stays float as well.
 """
 
 from __future__ import annotations

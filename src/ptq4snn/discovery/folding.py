@@ -201,8 +201,9 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
         largest = float(a.abs().max()) if a.numel() else 0.0
         if a.shape != b.shape or not torch.allclose(a, b, rtol=0.0, atol=OUTPUT_TOLERANCE * (1 + largest)):
             raise FoldingError(
-                f"after folding, output {number} differs from the original's on a batch in float64 although all "
-                f"spikes are the same: look for hooks, or a forward of its own, on a layer behind the last neuron"
+                f"after folding, output {number} differs from the original's on a batch in float64 "
+                f"although all spikes are the same: look for hooks, or a forward of its own, on a layer "
+                "behind the last neuron"
             )
 
 
@@ -219,18 +220,21 @@ def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
     for name in info.norms:
         kind = type(model.get_submodule(name)).__name__
         if not re.fullmatch(r"(Sync)?BatchNorm(\dd)?", kind):
-            return f"'{name}' is a {kind}, which does not do what BatchNorm does; keep it in float: {advice([name])}"
+            return (
+                f"'{name}' is a {kind}, which does not do what BatchNorm does; keep it in float: "
+                f"{advice([name])}"
+            )
     return (
-        f"check that nothing between them depends on training mode, on the time step or on values, or keep it in "
-        f"float: {advice(info.norms or [neuron])}"
+        f"check that nothing between them depends on training mode, on the time step or on values, or keep "
+        f"it in float: {advice(info.norms or [neuron])}"
     )
 
 
 def _spikes(
     model: nn.Module, discovery: Discovery, x: Tensor
 ) -> tuple[list[tuple[str, Tensor]], list[Tensor]]:
-    """Spikes of every neuron call, in execution order, and the outputs; some frameworks' spikes have to be kept
-    in float64."""
+    """Spikes of every neuron call, in execution order, and the outputs; some frameworks' spikes have to be
+    kept in float64."""
     seen: list[tuple[str, Tensor]] = []
 
     def note(name: str) -> Any:

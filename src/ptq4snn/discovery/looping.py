@@ -66,14 +66,15 @@ def looped(model: nn.Module, loop: Loop) -> nn.Module:
     if not callable(loop):
         raise RecipeError(f"loop must be a function of the net and its input, not {type(loop).__name__}")
     net = copy_model(unwrapped(model))
-    net.__class__ = _looped_class(type(net))
+    kind: type = type(net)
+    net.__class__ = _looped_class(kind)
     net._kept, net._inside = _Kept(loop), False  # type: ignore[assignment]
     return net
 
 
 def repeated(steps: int, batch_axis: int) -> Loop:
-    """The loop of `steps` steps: the same input at every one, or frame t of x[T, B, ...] where the batch comes
-    second. Every output is stacked over time."""
+    """The loop of `steps` steps: the same input at every one, or frame t of x[T, B, ...] where the batch
+    comes second. Every output is stacked over time."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise RecipeError(f"steps must be a whole number of time steps, at least 1, not {steps!r}")
 

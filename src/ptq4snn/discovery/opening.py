@@ -1,8 +1,8 @@
 """What runs is what counts: projections whose forward is not simply that of nn.Linear or nn.Conv.
 
-Masked, standardised, normalised or binary weights, parametrizations, pruning, hooks: such a module is *opened*.
-Its own code runs operation by operation, as it is written, and its one call of linear or conv goes to a plain
-projection inside it, `NAME.plain`, whose weight is the one that arrived there:
+Masked, standardised, normalised or binary weights, parametrizations, pruning, hooks: such a module is
+*opened*. Its own code runs operation by operation, as it is written, and its one call of linear or conv goes
+to a plain projection inside it, `NAME.plain`, whose weight is the one that arrived there:
 
     class Masked(nn.Linear):
         def forward(self, x): return 2 * F.linear(x, self.weight * self.mask, self.bias)
@@ -29,8 +29,7 @@ __all__ = ["Opened", "bake", "readable"]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 FORWARDS = {kind.forward for kind in (nn.Linear, *CONVOLUTIONS)} | {
-    kind._conv_forward  # type: ignore[attr-defined]
-    for kind in CONVOLUTIONS
+    kind._conv_forward for kind in CONVOLUTIONS
 }
 CALLS: dict[Callable[..., Tensor], tuple[str, ...]] = {
     nn.functional.linear: ("input", "weight", "bias"),
@@ -95,8 +94,8 @@ class Opened(nn.Module):
             out = self.original[0](*args, **kwargs)
         if route.calls != 1:
             raise UnsupportedOperation(
-                f"'{self.name}', a {type(self.original[0]).__name__}, calls linear or conv {route.calls} times "
-                f"in its forward; give each call a module of its own, or exclude '{self.name}'"
+                f"'{self.name}', a {type(self.original[0]).__name__}, calls linear or conv {route.calls} "
+                f"times in its forward; give each call a module of its own, or exclude '{self.name}'"
             )
         return out
 
@@ -109,13 +108,13 @@ class Opened(nn.Module):
         same = all(_spread(settings[s], rank) == _spread(own[s], rank) for s in SETTINGS)
         if weight.shape != self.plain.weight.shape or not same:
             raise UnsupportedOperation(
-                f"'{self.name}', a {kind}, convolves or multiplies with another shape, stride, padding, dilation "
-                f"or groups than it says; set its attributes to what its forward uses, or exclude it"
+                f"'{self.name}', a {kind}, convolves or multiplies with another shape, stride, padding, "
+                f"dilation or groups than it says; set its attributes to what its forward uses, or exclude it"
             )
         if self.arrivals and not (_same(self.arrivals[0][0], weight) and _same(self.arrivals[0][1], bias)):
             raise UnsupportedOperation(
-                f"the weight of '{self.name}', a {kind}, changes from call to call or with the input, so that no "
-                f"integers can stand for it; make it a fixed parameter, or exclude '{self.name}'"
+                f"the weight of '{self.name}', a {kind}, changes from call to call or with the input, so "
+                f"that no integers can stand for it; make it a fixed parameter, or exclude '{self.name}'"
             )
         if not self.arrivals:
             kept = [None if t is None else t.detach().clone() for t in (weight, bias)]
@@ -130,7 +129,7 @@ class Opened(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Opened:
         """The original follows to another device or type."""
-        self.original[0]._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.original[0]._apply(fn, recurse)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
@@ -159,13 +158,19 @@ def _same(a: Tensor | None, b: Tensor | None) -> bool:
 
 def _spread(value: Any, rank: int) -> Any:
     """A setting of a convolution with one entry for each axis."""
-    return tuple(value) * (rank if len(value) == 1 else 1) if isinstance(value, (tuple, list)) else (value,) * rank
+    return (
+        tuple(value) * (rank if len(value) == 1 else 1)
+        if isinstance(value, (tuple, list))
+        else (value,) * rank
+    )
 
 
 def is_plain(module: nn.Module) -> bool:
     """Whether calling the module is its class's linear or conv of its own parameters, and nothing else."""
     kind = type(module)
-    inherited = kind.forward in FORWARDS and getattr(kind, "_conv_forward", nn.Conv2d._conv_forward) in FORWARDS
+    inherited = (
+        kind.forward in FORWARDS and getattr(kind, "_conv_forward", nn.Conv2d._conv_forward) in FORWARDS
+    )
     patched = {"forward", "_conv_forward"} & set(vars(module))
     hooks = module._forward_hooks or module._forward_pre_hooks
     owns = isinstance(module._parameters.get("weight"), nn.Parameter) and "bias" in module._parameters
@@ -181,7 +186,9 @@ def _steps_only(kind: type) -> bool:
 
 def _plain_like(module: Any) -> Any:
     """A plain projection of the module's size, on its device; its weight is baked in later."""
-    like = next((t for t in [*module.parameters(), *module.buffers()] if t.is_floating_point()), torch.zeros(0))
+    like = next(
+        (t for t in [*module.parameters(), *module.buffers()] if t.is_floating_point()), torch.zeros(0)
+    )
     where = {"device": like.device, "dtype": like.dtype}
     if isinstance(module, nn.Linear):
         return nn.utils.skip_init(nn.Linear, module.in_features, module.out_features, **where)

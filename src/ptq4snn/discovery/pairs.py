@@ -252,9 +252,8 @@ def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -
         raise UnsupportedOperation(
             f"the output of '{name}' feeds both a neuron and the projection '{chained[0]}'; give each its own"
         )
-    decode = any(name in f.projections for f in w.exits if isinstance(f, (Current, Opaque))) or any(
-        leaves(w, f, streams) and name in f.projections for f in w.outputs  # type: ignore[union-attr]
-    )
+    leaving = [f for f in w.outputs if leaves(w, f, streams)] + w.exits
+    decode = any(name in f.projections for f in leaving if isinstance(f, (Current, Opaque)))
     if decode and role != "output":
         raise UnsupportedOperation(
             f"the output of '{name}' goes on inside the network and also leaves it by another operation; "

@@ -151,8 +151,8 @@ def _refuse(name: str, what: str, fact: Fact) -> None:
         )
     if isinstance(fact, Membrane):
         raise UnsupportedOperation(
-            f"{what} reads the membrane potential of '{fact.neuron}'; feed it that neuron's spikes, or keep it "
-            f"in float: {advice([name])}"
+            f"{what} reads the membrane potential of '{fact.neuron}'; feed it that neuron's spikes, or "
+            f"keep it in float: {advice([name])}"
         )
     if isinstance(fact, Current) and any(bool((s.ids < 0).any()) for s in fact.sheets):
         raise UnsupportedOperation(
@@ -176,8 +176,8 @@ def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fa
     _refuse(node.target, f"the projection '{node.target}'", fact)
     if isinstance(fact, Current) and len(fact.sheets) > 1:
         raise UnsupportedOperation(
-            f"the projection '{node.target}' reads a sum of currents; put a neuron in front of it, or keep what "
-            f"it reads in float: {advice(fact.projections)}"
+            f"the projection '{node.target}' reads a sum of currents; put a neuron in front of it, or keep "
+            f"what it reads in float: {advice(fact.projections)}"
         )
     shape = graph.values[node.outputs[0]].shape
     axis = channel_axis(module) % len(shape)

@@ -11,6 +11,7 @@ summary      version (of ptq4snn), arithmetic, steps (T), task (classification o
              saturation, flip_rate, emd (mean over channels), firing_rate {before, after},
              objective (what the states were judged by),
              channels, silent_channels {before, after}, leak_error (largest),
+             excluded ({module that stays float: its parameters}, in none of the bytes here),
              weight_bytes {float, quantized, scales, biases},
              state_bytes {float, logical, payload, metadata, packed, shifts, packed_with_shifts},
              state_energy and state_energy_with_shifts (packed words over the M32 row's),
@@ -126,6 +127,10 @@ def _summary(prepared: Prepared, plan: Plan, found: Fidelity) -> dict[str, Any]:
             "after": sum(n.silent_after for n in neurons),
         },
         "leak_error": max(n.leak_error for n in plan.neurons.values()),
+        "excluded": {
+            name: sum(p.numel() for p in prepared.model.get_submodule(name).parameters())
+            for name in plan.excluded
+        },
     }
 
 

@@ -26,7 +26,10 @@ HARMLESS = frozenset({"__init__", "__repr__", "extra_repr", "supported_backends"
 def refusal(path: str, module: nn.Module, why: str, remedy: str) -> UnsupportedNeuron:
     """The error for a neuron without an exact canonical form: where, what, why, what to do."""
     where = path or "the model itself"
-    return UnsupportedNeuron(f"{where}: {type(module).__name__} cannot be quantized because {why}; {remedy}.")
+    leave = f'; or keep it in float: overrides={{"{path}": {{"exclude": True}}}}' if path else ""
+    return UnsupportedNeuron(
+        f"{where}: {type(module).__name__} cannot be quantized because {why}; {remedy}{leave}."
+    )
 
 
 def origins(module: nn.Module, package: str) -> list[type]:

@@ -59,7 +59,7 @@ def lower(q: QuantizedModel, sample: Tensor, batch_axis: int = 0) -> Program:
         raise UnsupportedOperation("a model with float arithmetic or float weights has no integer program")
     if q.plan.excluded:
         names = ", ".join(f"'{n}'" for n in q.plan.excluded[:4])
-        raise UnsupportedOperation(f"{names} are excluded and stay float, so there is no integer program")
+        raise UnsupportedOperation(f"excluded parts stay float ({names}), and no integer program holds them")
     batch_axis %= sample.dim()
     index = torch.arange(BATCH, device=sample.device) % sample.shape[batch_axis]
     sample = sample.index_select(batch_axis, index)

@@ -41,8 +41,9 @@ def refuse_autocast(device: torch.device) -> None:
     """Autocast inside of the model's own forward cannot be undone there."""
     if has_autocast(device) and torch.is_autocast_enabled(device.type):
         raise UnsupportedOperation(
-            "the model switches torch.autocast on inside its forward, where integers would be computed in half "
-            "precision: take it out of the forward, and put it around the call of the float model instead"
+            "the model switches torch.autocast on inside its forward, where integers would be computed in "
+            "half precision: take it out of the forward, and put it around the call of the float model "
+            "instead"
         )
 
 

@@ -113,11 +113,13 @@ class QuantizedModel(nn.Module):
         """A step alone is no sequence."""
         if self.one_step and not isinstance(self.model, Looped):
             raise BundleError(
-                "the model takes one time step a call and its loop is not known here: give ptq4snn.load the loop "
-                "that was given to quantize, or use ptq4snn.runtime"
+                "the model takes one time step a call and its loop is not known here: give ptq4snn.load "
+                "the loop that was given to quantize, or use ptq4snn.runtime"
             )
 
-    def _run(self, call: Callable[..., Any], outputs: tuple[OutputPlan, ...], *args: Any, **kwargs: Any) -> Any:
+    def _run(
+        self, call: Callable[..., Any], outputs: tuple[OutputPlan, ...], *args: Any, **kwargs: Any
+    ) -> Any:
         self.clock.start()
         with exact_arithmetic(next(self.buffers()).device):
             out = call(*args, **kwargs)
@@ -184,8 +186,8 @@ class QuantizedModel(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise PTQ4SNNError(
-            "a quantized model cannot be pickled (torch.save, multiprocessing): write it with q.save(path) and "
-            "read it with ptq4snn.load(path, model)"
+            "a quantized model cannot be pickled (torch.save, multiprocessing): write it with q.save(path) "
+            "and read it with ptq4snn.load(path, model)"
         )
 
     def summary(self, everything: bool = False) -> str:

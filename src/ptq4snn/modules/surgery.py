@@ -18,7 +18,9 @@ WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "Distribut
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """The model inside torch.compile and data parallelism, which would only be run again and again here."""
-    while (inside := WRAPPERS.get(type(model).__name__)) and isinstance(found := getattr(model, inside), nn.Module):
+    while (inside := WRAPPERS.get(type(model).__name__)) and isinstance(
+        found := getattr(model, inside), nn.Module
+    ):
         model = found
     return model
 

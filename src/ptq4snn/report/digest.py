@@ -137,6 +137,12 @@ def notes(report: Data) -> list[str]:
     worst = max(neurons, key=lambda n: n["leak_error"], default=None)
     if worst is not None and worst["leak_error"]:
         found.append(f"the leak is not dyadic: off by up to {worst['leak_error']:.2g} at {worst['name']}")
+    excluded = report.get("summary", {}).get("excluded") or {}
+    if excluded:
+        found.append(
+            f"kept in float, and counted nowhere here: {', '.join(excluded)} ({sum(excluded.values()):,} "
+            "parameters)"
+        )
     silent = report.get("silent") or {}
     if silent.get("before"):
         found.append(f"WARNING: silent in the float network already, first at {silent['before']}")

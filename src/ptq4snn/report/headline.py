@@ -154,6 +154,11 @@ def warnings(report: Data) -> list[str]:
         found.append(
             f"The float network itself is silent at {silent['before']}: check the checkpoint and the data."
         )
+    if excluded := report["summary"].get("excluded"):
+        found.append(
+            f"{', '.join(excluded)} stay float ({sum(excluded.values()):,} parameters) and are in none of "
+            "the bytes below; the model cannot be run without torch."
+        )
     if report["summary"]["arithmetic"] == "float":
         found.append("This is a simulation in float arithmetic: it is not what an integer device computes.")
     return found
