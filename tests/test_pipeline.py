@@ -471,8 +471,7 @@ def test_overrides(observed: Prepared, images: Callable[..., Tensor]) -> None:
         "layer1.*": {"membrane": 8},
         "layer1.0.sn2": {"coupling": "independent"},
         "layer2.0.conv1": {"weights": 7},
-        "layer2.0.sn2": {"exclude": True},
-        "layer2.0.conv2": {"exclude": True},
+        "layer2.0.sn2": {"coupling": "none"},
     }
     q = quantized(observed, overrides=overrides)
     n, p = q.plan.neurons, q.plan.projections
@@ -481,7 +480,7 @@ def test_overrides(observed: Prepared, images: Callable[..., Tensor]) -> None:
     assert n["layer1.0.sn2"].coupling == "independent" and None in n["layer1.0.sn2"].k
     assert n["layer1.0.sn1"].coupling == "bridge"
     assert p["layer2.0.conv1"].bits == 7 and p["layer1.0.conv1"].bits == 4
-    assert set(n["layer2.0.sn2"].bits) == {32} and p["layer2.0.conv2"].bits == 16
+    assert set(n["layer2.0.sn2"].bits) == {32}
     assert {m.name for m in n.values() if m.in_budget} == {"layer2.0.sn1", "layer2.0.downsample_sn"}
     x = images(2, seed=5)
     assert torch.equal(q(x), Slow(q, observed.model, 4)(x).float())

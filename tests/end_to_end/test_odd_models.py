@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import ptq4snn
-from ptq4snn.errors import BundleError, DataError, RecipeError, UnsupportedModel, UnsupportedOperation
+from ptq4snn.errors import BundleError, DataError, RecipeError, UnsupportedModel
 from ptq4snn.models.neuron import LIF
 
 
@@ -67,14 +67,6 @@ def test_inference_mode_around_it() -> None:
     with torch.inference_mode():
         q = ptq4snn.quantize(Net(), X.clone(), "w4m4", allocation="uniform")
     assert len(q.plan.neurons) == 2
-
-
-@pytest.mark.parametrize("norm", [torch.nn.utils.parametrizations.weight_norm, torch.nn.utils.weight_norm])
-def test_computed_weights_are_refused(norm: Callable[[nn.Module], nn.Module]) -> None:
-    model = Net()
-    norm(model.b)
-    with pytest.raises(UnsupportedOperation, match="'b' is computed"):
-        ptq4snn.quantize(model, X)
 
 
 def test_an_override_that_fits_nothing() -> None:

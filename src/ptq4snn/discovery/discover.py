@@ -167,7 +167,7 @@ def discover(
     reset_neurons(model)
     try:
         graph, _ = record(model, sample, lambda name, m: _classify(name, m, excluded))
-    except (RuntimeError, ValueError, TypeError, IndexError) as why:
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as why:
         raise DataError(
             f"the model cannot run on a sample of shape {list(sample.shape)} and type {sample.dtype}: "
             f"{str(why).splitlines()[0]}; check the input's shape and type and batch_axis"

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ptq4snn.discovery.discover import reset_neurons
-from ptq4snn.discovery.exclusion import is_inside
+from ptq4snn.discovery.exclusion import advice, is_inside
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.modules.surgery import copy_model, replace_modules, unwrapped
@@ -92,12 +92,15 @@ class Opened(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         with _Reroute(self) as route:
             out = self.original[0](*args, **kwargs)
-        if route.calls != 1:
-            raise UnsupportedOperation(
-                f"'{self.name}', a {type(self.original[0]).__name__}, calls linear or conv {route.calls} "
-                f"times in its forward; give each call a module of its own, or exclude '{self.name}'"
-            )
+        if route.calls == 0:
+            raise self.refusal("calls neither linear nor conv")
         return out
+
+    def refusal(self, what: str) -> UnsupportedOperation:
+        return UnsupportedOperation(
+            f"'{self.name}', a {type(self.original[0]).__name__}, {what} in its forward; give each call a "
+            f"module of its own, or keep it in float: {advice([self.name])}"
+        )
 
     def arrived(self, weight: Tensor, bias: Tensor | None, settings: dict[str, Any]) -> None:
         """Take over what the module's code computed for this call, or refuse."""
@@ -109,12 +112,14 @@ class Opened(nn.Module):
         if weight.shape != self.plain.weight.shape or not same:
             raise UnsupportedOperation(
                 f"'{self.name}', a {kind}, convolves or multiplies with another shape, stride, padding, "
-                f"dilation or groups than it says; set its attributes to what its forward uses, or exclude it"
+                f"dilation or groups than it says; set its attributes to what its forward uses, or keep it "
+                f"in float: {advice([self.name])}"
             )
         if self.arrivals and not (_same(self.arrivals[0][0], weight) and _same(self.arrivals[0][1], bias)):
             raise UnsupportedOperation(
                 f"the weight of '{self.name}', a {kind}, changes from call to call or with the input, so "
-                f"that no integers can stand for it; make it a fixed parameter, or exclude '{self.name}'"
+                f"that no integers can stand for it; make it a fixed parameter, or keep it in float: "
+                f"{advice([self.name])}"
             )
         if not self.arrivals:
             kept = [None if t is None else t.detach().clone() for t in (weight, bias)]
@@ -146,6 +151,8 @@ class _Reroute(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         given = {**UNSET, **dict(zip(CALLS[func], args, strict=False)), **(kwargs or {})}
         self.calls += 1
+        if self.calls > 1:
+            raise self.opened.refusal("calls linear or conv more than once")
         if self.opened.arrivals is not None:
             settings = {s: given[s] for s in SETTINGS}
             self.opened.arrived(given["weight"], given["bias"], settings)

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.evaluation.accuracy import TOP
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.progress import Progress
 
@@ -23,7 +22,7 @@ def score(
 
     def note(logits: Tensor, y: Tensor) -> None:
         if y.dim() == 1:  # best as Accuracy ranks equal logits
-            right.append(logits.topk(min(TOP, logits.shape[1]), 1).indices[:, 0] == y)
+            right.append(logits.argmax(1) == y)
 
     result = evaluate(model, batches, batch_axis, progress, limit=limit, watch=note)
     result["right"] = pack(torch.cat(right)) if right else None
