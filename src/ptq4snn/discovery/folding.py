@@ -224,10 +224,13 @@ def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
                 f"'{name}' is a {kind}, which does not do what BatchNorm does; keep it in float: "
                 f"{advice([name])}"
             )
-    return (
-        f"check that nothing between them depends on training mode, on the time step or on values, or keep "
-        f"it in float: {advice(info.norms or [neuron])}"
-    )
+    if len(info.norms) > 1:
+        reason = (
+            f"it is fed through several BatchNorms ({', '.join(info.norms)}), one for each time step perhaps"
+        )
+    else:
+        reason = "check that nothing between them depends on training mode, on the time step or on values"
+    return f"{reason}; or keep it in float: {advice(info.norms or [neuron])}"
 
 
 def _spikes(
