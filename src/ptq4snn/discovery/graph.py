@@ -5,6 +5,7 @@ Pairs are a reading of this graph, and an integer program can be lowered from it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -48,6 +49,7 @@ class Node:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     scope: str
+    given: dict[str, Any] = field(default_factory=dict)  # arguments of an operation by name, with defaults
 
     @property
     def op(self) -> str:
@@ -80,6 +82,13 @@ class Graph:
             replace(self.values[value], id=len(self.values), name="result", data=None, indices=None)
         )
         return len(self.values) - 1
+
+    def visits(self) -> Iterator[tuple[int, Node, list[int]]]:
+        """Every node in order, with its number and the values that nothing reads after it."""
+        last_use = {v: i for i, node in enumerate(self.nodes) for v in node.inputs}
+        last_use.update(dict.fromkeys([*self.outputs, *self.step_outputs], len(self.nodes)))
+        for i, node in enumerate(self.nodes):
+            yield i, node, [v for v in (*node.inputs, *node.outputs) if last_use.get(v, -1) <= i]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form: names, shapes, wiring and plain arguments."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from ptq4snn.discovery.calls import by_name
 from ptq4snn.discovery.graph import Graph, Node, NodeKind, Ref
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.modules.device import no_autocast, refuse_autocast
@@ -94,11 +96,14 @@ class Recorder(TorchDispatchMode):
     def template(self, x: Any) -> Any:
         return tree_map(lambda a: Ref(self.value_of(a)) if isinstance(a, Tensor) else a, x)
 
-    def add_node(self, kind: NodeKind, target: str, args: Any, kwargs: Any, outputs: list[Tensor]) -> Node:
+    def add_node(
+        self, kind: NodeKind, target: str, args: Any, kwargs: Any, outputs: list[Tensor], schema: Any = None
+    ) -> Node:
         refs = [a.value for a in tree_flatten((args, kwargs))[0] if isinstance(a, Ref)]
         op = target.split(".")[1].rstrip("_") if kind == "op" else ""
         made = tuple(self.new(t, op in FILLED) for t in outputs)
-        node = Node(kind, target, tuple(args), dict(kwargs), tuple(refs), made, self.scopes[-1])
+        given = {} if schema is None else by_name(schema, args, kwargs)
+        node = Node(kind, target, tuple(args), dict(kwargs), tuple(refs), made, self.scopes[-1], given)
         self.append(node)
         return node
 
@@ -112,17 +117,17 @@ class Recorder(TorchDispatchMode):
         outputs = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
         if outputs:
             if func._schema.is_mutable:
-                self.write_in_place(str(func), refs, krefs, outputs[0])
+                self.write_in_place(func, refs, krefs, outputs[0])
             else:
-                self.add_node("op", str(func), refs, krefs, outputs)
+                self.add_node("op", str(func), refs, krefs, outputs, func._schema)
         return result
 
-    def write_in_place(self, target: str, args: Any, kwargs: Any, tensor: Tensor) -> None:
+    def write_in_place(self, func: Any, args: Any, kwargs: Any, tensor: Tensor) -> None:
         """A write makes a new value. Written through a view of a fresh buffer, it makes a new buffer too, and
         the buffer's other views are views of that."""
         before = args[0].value
         aliases = self.storages[_storage(tensor)] - {before}
-        node = self.add_node("op", target, args, kwargs, [tensor])
+        node = self.add_node("op", str(func), args, kwargs, [tensor], func._schema)
         written = node.outputs[0]
         aliases.discard(written)
         base, views = self.buffer_under(before)
@@ -135,7 +140,7 @@ class Recorder(TorchDispatchMode):
                     self.bind(alias, self.replay(chain, renewed))
                     aliases.discard(value)
             self.written_through[written] = (renewed, views)
-        self.stale.update(dict.fromkeys(aliases, target))
+        self.stale.update(dict.fromkeys(aliases, str(func)))
 
     def buffer_under(self, value: int) -> tuple[int | None, list[Node]]:
         """The fresh buffer that `value` is a view of, and the views that lead from there to it."""
@@ -163,6 +168,7 @@ class Recorder(TorchDispatchMode):
                 (base, written),
                 (value,),
                 "",
+                {"views": views},
             )
         )
         return value
@@ -176,7 +182,7 @@ class Recorder(TorchDispatchMode):
                 list(view.args),
                 is_leaf=lambda a: isinstance(a, Ref),
             )
-            self.append(Node("op", view.target, tuple(swapped), view.kwargs, (value,), (made,), view.scope))
+            self.append(replace(view, args=tuple(swapped), inputs=(value,), outputs=(made,)))
             value = made
         return value
 

@@ -102,18 +102,15 @@ def walk(graph: Graph, model: nn.Module) -> Walk:
         base[name] = total
         total += count
     w = Walk(base, channels)
-    last_use = {v: i for i, node in enumerate(graph.nodes) for v in node.inputs}
-    last_use.update(dict.fromkeys([*graph.outputs, *graph.step_outputs], len(graph.nodes)))
     for v in graph.values:
         if v.name is not None and v.name != "result":
             learned = v.name if v.name != "constant" else None
             w.facts[v.id] = Data() if v.name == "input" else Constant(v.data, learned)
-    for i, node in enumerate(graph.nodes):
+    for _, node, unread in graph.visits():
         out = _visit(w, graph, node, modules)
         w.facts.update(zip(node.outputs, out, strict=True))
-        for value in (*node.inputs, *node.outputs):  # channel numbers are as large as the tensors: free them
-            if last_use.get(value, -1) <= i:
-                w.facts.pop(value, None)
+        for value in unread:  # channel numbers are as large as the tensors: free them
+            w.facts.pop(value, None)
     w.outputs = [w.facts[v] for v in graph.outputs]
     w.step_outputs = [w.facts[v] for v in graph.step_outputs]
     w.facts.clear()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import align
 from ptq4snn.lowering.support import complete, joined_kind, number_of, operands, quantum, tracked
@@ -25,9 +26,9 @@ LARGEST = 2**31 - 1
 
 def follow_add(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     a, b = operands(node, facts)
-    alpha = fraction(float(node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)))
     one = Fraction(1)
-    signs = {"add": (one, alpha), "sub": (one, -alpha), "rsub": (-alpha, one)}[node.op]
+    own, other = calls.addends(node)
+    signs = fraction(own), fraction(other)
     shape = w.graph.values[node.outputs[0]].shape
     if isinstance(a, Constant):
         a, b, signs = b, a, (signs[1], signs[0])
@@ -107,7 +108,7 @@ def _add_number(
 def follow_mul(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     a, b = operands(node, facts)
     by_number = isinstance(a, Tracked) and isinstance(b, Constant)
-    if node.op == "div" and (not by_number or node.kwargs.get("rounding_mode")):
+    if node.op == "div" and (not by_number or node.given.get("rounding_mode")):
         raise Refused("divides by a tensor or with rounding")
     if isinstance(a, Constant):
         a, b = b, a
@@ -136,7 +137,4 @@ def _scaled(w: Lowering, x: Tracked, op: str, c: float, shape: tuple[int, ...]) 
     return replace(x, factor=factor, scalings=(*x.scalings, (op, c)), binary=False)
 
 
-RULES: dict[str, Any] = {
-    **dict.fromkeys(["add", "sub", "rsub"], follow_add),
-    **dict.fromkeys(["mul", "div"], follow_mul),
-}
+RULES: dict[str, Any] = {"add": follow_add, "multiply": follow_mul}

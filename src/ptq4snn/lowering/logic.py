@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import align
 from ptq4snn.lowering.support import complete, joined_kind, number_of, operands, quantum
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES"]
 
-COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 TURNED = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge", "eq": "eq", "ne": "ne"}
 
 
@@ -89,28 +89,11 @@ def follow_clip(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     if len(facts) > 1:
         raise Refused("clips to a tensor of bounds")
     x = w.builder.positive(complete(facts[0]))
-    low, high = (_limit(w, x, bound) for bound in _bounds(node))
+    low, high = (_limit(w, x, bound) for bound in calls.bounds(node))
     if (low is not None and low > 0) or (high is not None and high < 0):
         x = w.builder.whole(x)  # else the zeros of padding stay zeros
     v = w.builder.of(x.value)
     return [replace(x, value=w.builder.add(Clip, (x.value,), (v.positions, v.channels), low=low, high=high))]
-
-
-def _bounds(node: Node) -> tuple[float | None, float | None]:
-    """The lower and the upper bound that an operation clips to."""
-    if node.op == "relu":
-        return 0.0, None
-    names, usual = {
-        "clamp_min": (("min", ""), (None, None)),
-        "clamp_max": (("", "max"), (None, None)),
-        "hardtanh": (("min_val", "max_val"), (-1.0, 1.0)),
-    }.get(node.op, (("min", "max"), (None, None)))
-    found: list[float | None] = []
-    given = list(node.args[1:])
-    for name, default in zip(names, usual, strict=True):
-        bound = given.pop(0) if name and given else node.kwargs.get(name, default)
-        found.append(None if bound is None else float(bound))
-    return found[0], found[1]
 
 
 def _limit(w: Lowering, x: Tracked, bound: float | None) -> int | None:
@@ -123,8 +106,9 @@ def _limit(w: Lowering, x: Tracked, bound: float | None) -> int | None:
 
 
 RULES: dict[str, Any] = {
-    **dict.fromkeys(COMPARISONS, follow_compare),
-    **{f"{kind}_{op}": follow_logic for kind in ("logical", "bitwise") for op in ("and", "or", "xor", "not")},
-    **dict.fromkeys(["maximum", "minimum"], follow_choice),
-    **dict.fromkeys(["clamp", "clamp_min", "clamp_max", "hardtanh", "relu"], follow_clip),
+    "compare": follow_compare,
+    "logical": follow_logic,
+    "bitwise": follow_logic,
+    "choice": follow_choice,
+    "clip": follow_clip,
 }

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.graph import Graph, Node, NodeKind
+from ptq4snn.discovery.operations import rules_by_name
 from ptq4snn.discovery.record import FACTORIES, FILLED, record
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import Shell
@@ -32,13 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Lowering", "lower"]
 
 BATCH = 2  # two samples show where the batch axis is
-RULES: dict[str, Any] = {
-    **shaping.RULES,
-    **arithmetic.RULES,
-    **logic.RULES,
-    **products.RULES,
-    **pooling.RULES,
-}
+RULES: dict[str, Any] = rules_by_name(
+    {**shaping.RULES, **arithmetic.RULES, **logic.RULES, **products.RULES, **pooling.RULES}
+)
 MODULES: dict[str, Any] = {"projection": lower_projection, "neuron": lower_neuron, "norm": lower_mirror}
 
 
@@ -140,14 +137,11 @@ class Lowering:
         for v in self.graph.values:
             if v.name is not None and v.name != "result":
                 self.facts[v.id] = self._input() if v.name == "input" else Constant(v.data)
-        last_use = {v: i for i, node in enumerate(self.graph.nodes) for v in node.inputs}
-        last_use.update(dict.fromkeys(self.graph.outputs, len(self.graph.nodes)))
-        for i, node in enumerate(self.graph.nodes):
-            self.at = i
+        for at, node, unread in self.graph.visits():
+            self.at = at
             self.facts.update(zip(node.outputs, self._visit(node), strict=True))
-            for value in (*node.inputs, *node.outputs):  # numbers are as large as the tensors: free them
-                if last_use.get(value, -1) <= i:
-                    self.facts.pop(value, None)
+            for value in unread:  # numbers are as large as the tensors: free them
+                self.facts.pop(value, None)
         self.at = len(self.graph.nodes)
         self._check_steps()
         outputs = tuple(lower_output(self, i, self.facts[v]) for i, v in enumerate(self.graph.outputs))

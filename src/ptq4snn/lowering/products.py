@@ -23,11 +23,7 @@ __all__ = ["RULES"]
 
 def follow_matmul(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     """Products of matrices [.., n, k] and [.., k, m] of one step of one sample."""
-    if node.op == "baddbmm" and node.kwargs.get("beta", 1) != 0:
-        raise Refused("adds to a product of matrices")
-    if node.op == "baddbmm" and node.kwargs.get("alpha", 1) != 1:
-        raise Refused("scales a product of matrices")
-    a, b = (w.builder.whole(complete(f)) for f in facts[-2:])
+    a, b = (w.builder.whole(complete(f)) for f in facts)
     if a.numbers.dim() != b.numbers.dim() or a.numbers.dim() < 2:
         raise Refused("multiplies a matrix by a vector")
     left, groups = _matrices(w, a)
@@ -62,4 +58,4 @@ def _matrices(w: Lowering, x: Tracked) -> tuple[Tracked, tuple[int, Tensor]]:
     return replace(x, value=value, numbers=numbers), (len(found), which.reshape(lead))
 
 
-RULES: dict[str, Any] = dict.fromkeys(["bmm", "mm", "matmul", "baddbmm"], follow_matmul)
+RULES: dict[str, Any] = {"product": follow_matmul}

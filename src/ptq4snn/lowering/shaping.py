@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
-from ptq4snn.discovery.rules.shaping import JOINS, SHAPE
+from ptq4snn.discovery.rules.shaping import JOINS
 from ptq4snn.discovery.rules.support import Unfollowed, call
 from ptq4snn.lowering.support import quantum
 from ptq4snn.lowering.tracked import (
@@ -147,16 +148,16 @@ def _renumbered(numbers: Tensor, place: Tensor, total: int) -> Tensor:
 
 
 def follow_pad(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
-    x, value = cast(Tracked, facts[0]), node.args[2] if len(node.args) > 2 else 0
+    x, (pads, value) = cast(Tracked, facts[0]), calls.padding(node)
     if value != 0 or x.kind in ("potential", "real"):
         raise Refused("pads with something else than zeros")
-    return [replace(x, numbers=F.pad(x.numbers, list(node.args[1]), value=ZERO))]
+    return [replace(x, numbers=F.pad(x.numbers, pads, value=ZERO))]
 
 
 def follow_write_view(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     """A value written through views of a buffer (out[t] = spikes): the buffer now holds both."""
     below, written = facts
-    views = cast(list[Node], node.args[2])
+    views = cast(list[Node], node.given["views"])
     if isinstance(written, Constant):
         raise Refused("writes constants into a buffer")
     if isinstance(below, Constant):
@@ -180,8 +181,8 @@ def follow_copy(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
 
 
 RULES: dict[str, Any] = {
-    **dict.fromkeys(SHAPE, follow_shape),
-    "constant_pad_nd": follow_pad,
-    "write_view": follow_write_view,
+    "shape": follow_shape,
+    "pad": follow_pad,
+    "write": follow_write_view,
     "copy": follow_copy,
 }

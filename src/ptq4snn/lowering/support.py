@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node, Ref
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked
 
@@ -34,7 +35,7 @@ def first_argument(node: Node) -> int:
 def operands(node: Node, facts: list[Fact]) -> list[Fact]:
     """The two operands; literals become constants."""
     by_value = dict(zip(node.inputs, facts, strict=True))
-    return [by_value[a.value] if isinstance(a, Ref) else Constant(float(a)) for a in node.args[:2]]
+    return [by_value[a.value] if isinstance(a, Ref) else Constant(a) for a in calls.operands(node)]
 
 
 def tracked(fact: Fact) -> Tracked:

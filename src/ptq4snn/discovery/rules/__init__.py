@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from ptq4snn.discovery.facts import Constant, Count, Current, Data, Fact, Membrane, Opaque
 from ptq4snn.discovery.graph import Graph, Node
+from ptq4snn.discovery.operations import rules_by_name
 from ptq4snn.discovery.record import FACTORIES, FILLED
 from ptq4snn.discovery.rules import arithmetic, pooling, shaping
 from ptq4snn.discovery.rules.support import Rule, Unfollowed
 
 __all__ = ["apply"]
 
-RULES: dict[str, Rule] = {**shaping.RULES, **pooling.RULES, **arithmetic.RULES}
+RULES: dict[str, Rule] = rules_by_name({**shaping.RULES, **pooling.RULES, **arithmetic.RULES})
 LEARNED = {"convolution", "addmm", "mm", "bmm", "baddbmm", "linear", "matmul", "conv1d", "conv2d", "conv3d"}
 
 

@@ -7,15 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ptq4snn.discovery import calls
 from ptq4snn.discovery.facts import Constant, Count, Current, Fact, Membrane
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.rules.support import Rule, Unfollowed, common_factor, operands, whole
 
 __all__ = ["RULES"]
-
-MATMUL = {"bmm", "mm", "matmul", "dot", "mv"}
-COMPARE = {"gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or", "logical_not", "logical_xor"}
-CHOICES = ("maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not")
 
 
 def _grown(ids: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
@@ -36,16 +33,7 @@ def scale(fact: Fact, c: float, op: str) -> Fact:
 
 
 def follow_add(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
-    a, b = operands(node, facts)
-    alpha = float(node.kwargs.get("alpha", 1))
-    if node.op == "sub":
-        alpha = -alpha
-    if node.op == "rsub":
-        a, b, alpha = b, a, -alpha
-    if alpha != 1 and isinstance(b, Constant):
-        b = Constant(None if b.value is None else alpha * b.value)
-    elif alpha != 1:
-        b = scale(b, alpha, node.op)
+    a, b = (_times(f, c, node.op) for f, c in zip(operands(node, facts), calls.addends(node), strict=True))
     if isinstance(a, Constant):
         a, b = b, a
     shape = g.values[node.outputs[0]].shape
@@ -62,6 +50,14 @@ def follow_add(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     if isinstance(a, Membrane) and isinstance(b, Membrane):
         return [a]
     raise Unfollowed("adds spikes, currents or states to something of another kind")
+
+
+def _times(fact: Fact, c: float, op: str) -> Fact:
+    if c == 1:
+        return fact
+    if isinstance(fact, Constant):
+        return Constant(None if fact.value is None else c * fact.value)
+    return scale(fact, c, op)
 
 
 def _add_currents(a: Current, b: Current, shape: tuple[int, ...]) -> Current:
@@ -85,7 +81,7 @@ def _add_constant(a: Fact, b: Constant, shape: tuple[int, ...]) -> Fact:
 
 def follow_mul(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     a, b = operands(node, facts)
-    if node.op == "div" and (not isinstance(b, Constant) or node.kwargs.get("rounding_mode") is not None):
+    if node.op == "div" and (not isinstance(b, Constant) or node.given.get("rounding_mode") is not None):
         raise Unfollowed("divides by a tensor or with rounding")
     if isinstance(a, Constant):
         a, b = b, a
@@ -159,13 +155,11 @@ def follow_clip(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     if not isinstance(facts[0], Count) or len(facts) > 1:
         raise Unfollowed("clips currents")
     count = facts[0]
-    low = 0.0 if node.op == "relu" else node.kwargs.get("min", node.args[1] if len(node.args) > 1 else None)
-    high = node.kwargs.get("max", node.args[2] if len(node.args) > 2 else None)
     lo, hi = count.lo, count.hi
-    for bound, lower in ((low, True), (high, False)):
+    for bound, lower in zip(calls.bounds(node), (True, False), strict=True):
         if bound is None:
             continue
-        steps = whole(float(bound) / count.factor)
+        steps = whole(bound / count.factor)
         if steps is None:
             raise Unfollowed("clips counts between two multiples of their quantum")
         lo, hi = (max(lo, steps), max(hi, steps)) if lower else (min(lo, steps), min(hi, steps))
@@ -184,10 +178,13 @@ def _sources(counts: list[Count]) -> frozenset[str]:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(MATMUL, follow_matmul),
-    **dict.fromkeys(COMPARE, follow_compare),
-    **dict.fromkeys(CHOICES, follow_choice),
-    **dict.fromkeys(["clamp", "clamp_min", "clamp_max", "hardtanh", "relu"], follow_clip),
-    **dict.fromkeys(["add", "sub", "rsub"], follow_add),
-    **dict.fromkeys(["mul", "div"], follow_mul),
+    "product": follow_matmul,
+    "vector product": follow_matmul,
+    "compare": follow_compare,
+    "logical": follow_compare,
+    "bitwise": follow_choice,
+    "choice": follow_choice,
+    "clip": follow_clip,
+    "add": follow_add,
+    "multiply": follow_mul,
 }

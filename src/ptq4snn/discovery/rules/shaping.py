@@ -8,21 +8,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ptq4snn.discovery import calls
 from ptq4snn.discovery.facts import Constant, Count, Current, Fact, Membrane, Sheet
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.rules.support import Rule, Unfollowed, call, common_factor, through, whole
 
 __all__ = ["RULES", "padded"]
 
-SHAPE = {
-    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand",
-    "repeat", "clone", "contiguous", "_to_copy", "detach", "alias", "select", "slice", "split",
-    "split_with_sizes",
-    "unbind", "stack", "cat", "flip", "index", "index_select", "lift_fresh", "lift_fresh_copy", "roll",
-    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
-    "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "pixel_shuffle", "pixel_unshuffle", "unfold",
-    "_reshape_alias", "channel_shuffle", "native_channel_shuffle", "movedim", "narrow", "repeat_interleave",
-}  # fmt: skip
 JOINS = ("cat", "stack")
 NOWHERE = -1.0  # number of an element that belongs to no channel
 
@@ -101,8 +93,7 @@ def join_sheets(sheets: list[Sheet]) -> Sheet:
 
 
 def follow_pad(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
-    fact, pads = facts[0], list(node.args[1])
-    value = float(node.args[2]) if len(node.args) > 2 else 0.0
+    fact, (pads, value) = facts[0], calls.padding(node)
     if isinstance(fact, Count):
         joined = join_counts(fact, _constant_count(Constant(value), fact.factor))
         return [replace(joined, ids=padded(fact.ids, pads) if fact.ids is not None else None)]
@@ -132,7 +123,7 @@ def padded(ids: Tensor, pads: list[int]) -> Tensor:
 def follow_write_view(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     """A value written through views of a buffer (out[t] = spikes): the buffer now holds both."""
     base, written = facts
-    views = cast(list[Node], node.args[2])
+    views = cast(list[Node], node.given["views"])
     shape = g.values[node.outputs[0]].shape
 
     def place(below: Tensor | None, ids: Tensor) -> Tensor:
@@ -191,8 +182,8 @@ def follow_copy(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(SHAPE, follow_shape),
-    "constant_pad_nd": follow_pad,
-    "write_view": follow_write_view,
+    "shape": follow_shape,
+    "pad": follow_pad,
+    "write": follow_write_view,
     "copy": follow_copy,
 }

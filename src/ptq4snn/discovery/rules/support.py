@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
 
+from ptq4snn.discovery import calls
 from ptq4snn.discovery.facts import Constant, Fact
 from ptq4snn.discovery.graph import Graph, Node, Ref
 
@@ -69,4 +70,4 @@ def whole(x: float) -> int | None:
 def operands(node: Node, facts: list[Fact]) -> list[Fact]:
     """The two operands; literals become Constants."""
     by_value = dict(zip(node.inputs, facts, strict=True))
-    return [by_value[a.value] if isinstance(a, Ref) else Constant(float(a)) for a in node.args[:2]]
+    return [by_value[a.value] if isinstance(a, Ref) else Constant(a) for a in calls.operands(node)]
