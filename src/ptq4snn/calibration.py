@@ -7,38 +7,24 @@ unless all samples are to be `remember`ed, packed, for stages that need several 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ptq4snn.errors import DataError
+from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.rounding.samples import PackedBatch, pack
 
 __all__ = ["Calibration", "batches_of", "micro_batches"]
 
 
 def batches_of(samples: Any, batch_axis: int = 0) -> Iterator[Tensor]:
-    """Input batches of a tensor, a DataLoader or any iterable; of (x, y) batches x."""
-    if isinstance(samples, np.ndarray):
-        samples = torch.from_numpy(samples)
-    if isinstance(samples, Tensor):
-        yield from samples.split(256, batch_axis) if samples.dim() > batch_axis else (samples,)
-        return
-    if not isinstance(samples, Iterable):
-        raise DataError(f"samples must be a tensor or an iterable of batches, got {type(samples).__name__}")
-    for batch in samples:
-        x = batch[0] if isinstance(batch, (tuple, list)) and len(batch) else batch
-        if not isinstance(x, Tensor):
-            try:
-                x = torch.as_tensor(x)
-            except (TypeError, ValueError, RuntimeError) as why:
-                kind = type(batch).__name__
-                raise DataError(f"a batch must be a tensor or an (x, y) pair, got {kind}") from why
-        yield x
+    """Input batches of a tensor, a data set, a DataLoader or any iterable of batches; of (x, y) x."""
+    for batch in batches_in(samples, batch_axis, labels=False):
+        yield inputs_and_labels(batch, labels=False)[0]
 
 
 def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:

@@ -7,6 +7,7 @@ __all__ = [
     "CheckpointError",
     "DataError",
     "FoldingError",
+    "OutputError",
     "PTQ4SNNError",
     "RecipeError",
     "SilentNetworkWarning",
@@ -46,6 +47,10 @@ class UnsupportedOperation(PTQ4SNNError):
 
 class FoldingError(PTQ4SNNError):
     """The folded model does not spike like the original."""
+
+
+class OutputError(PTQ4SNNError):
+    """A place where no file can be written: a folder, a device, a pipe, a name that cannot be."""
 
 
 class BundleError(PTQ4SNNError):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import DataError, PTQ4SNNError
-from ptq4snn.files import write_whole
+from ptq4snn.files import check_target, write_whole
 from ptq4snn.runtime import State, load
 
 __all__ = ["read_array", "run"]
@@ -44,10 +44,8 @@ def check(args: argparse.Namespace) -> None:
     if not args.stream and (args.state or args.save_state):
         raise PTQ4SNNError("--state and --save-state need --stream: whole sequences start from rest")
     for option, name in (("--out", args.out), ("--save-state", args.save_state)):
-        if name is not None and not Path(name).parent.is_dir():
-            raise PTQ4SNNError(f"{option} {name}: there is no folder {Path(name).parent}")
-        if name is not None and Path(name).is_dir():
-            raise PTQ4SNNError(f"{option} {name} is a folder: name a file")
+        if name is not None:
+            check_target(name, option)
 
 
 def read_array(name: str) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,14 +14,17 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ptq4snn.data.samples import Batch, Samples
+from ptq4snn.data.samples import Batch, Origin, Samples
 from ptq4snn.errors import DataError
+from ptq4snn.files import short
 
 __all__ = ["READERS", "ArraySamples", "BatchAxis", "OneByOne", "file_samples"]
 
-# what damaged files make the parsers raise
-UNREADABLE = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError, TypeError)
-
+# what damaged files make the parsers raise; headers of .npy files are parsed as Python
+UNREADABLE = (
+    ValueError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError, TypeError, SyntaxError,
+    tokenize.TokenError, RecursionError, OverflowError, NotImplementedError, KeyError,
+)  # fmt: skip
 
 FLOATS = (np.float16, np.float32, np.float64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -36,7 +40,7 @@ class ArraySamples:
         shape = shape_of(x)
         if not 0 <= axis < len(shape):
             raise DataError(f"{name}: x has shape {shape} and no batch axis {axis}: change batch_axis")
-        self.x, self.y, self.axis, self.count = x, y, axis, shape[axis]
+        self.x, self.y, self.axis, self.count, self.name = x, y, axis, shape[axis], name
         if self.count == 0:
             raise DataError(f"{name} holds no samples: x has shape {shape}")
         for key, values in (("x", x), ("y", y)):
@@ -56,6 +60,9 @@ class ArraySamples:
     def __getitem__(self, indices: Sequence[int]) -> Batch:
         x = read_parts(self.x, indices, self.axis, torch.float32)
         return x if self.y is None else (x, read_parts(self.y, indices, 0, torch.int64))
+
+    def origin(self, indices: Sequence[int]) -> Origin | None:
+        return Origin([self.name], [self.axis]) if isinstance(self.name, Path) else None
 
 
 def shape_of(values: Any) -> list[int]:
@@ -114,6 +121,11 @@ class BatchAxis:
             raise DataError(f"a batch of shape {list(x.shape)} has no batch axis {self.axis}")
         return x.movedim(0, self.axis).contiguous(), y
 
+    def origin(self, indices: Sequence[int]) -> Origin | None:
+        found: Origin | None = self.samples.origin(indices) if hasattr(self.samples, "origin") else None
+        kind = type(self.samples).__name__
+        return None if found is None else Origin(found.files, [kind, found.settings, self.axis])
+
 
 def file_samples(path: Path, axis: int) -> ArraySamples:
     """x and maybe y of a .npy (mapped), .npz (read whole) or .safetensors (sliced) file."""
@@ -121,11 +133,13 @@ def file_samples(path: Path, axis: int) -> ArraySamples:
         x, y = READERS[path.suffix](path)
         return ArraySamples(x, y, axis, path)
     except FileNotFoundError as e:
-        raise DataError(f"there is no data file {path}") from e
+        raise DataError(f"there is no data file {short(path)}") from e
     except OSError as e:
-        raise DataError(f"cannot read the data file {path}: {e.strerror or e}") from e
+        raise DataError(f"cannot read the data file {short(path)}: {e.strerror or e}") from e
     except UNREADABLE as e:
-        raise DataError(f"{path} is truncated or not a {path.suffix} file of numbers") from e
+        raise DataError(f"{short(path)} is truncated or not a {path.suffix} file of numbers") from e
+    except MemoryError as e:
+        raise DataError(f"{short(path)} claims more numbers than memory can hold: is it damaged?") from e
 
 
 def read_npy(path: Path) -> tuple[Any, Any]:
@@ -134,23 +148,26 @@ def read_npy(path: Path) -> tuple[Any, Any]:
 
 def read_npz(path: Path) -> tuple[Any, Any]:
     with np.load(path, allow_pickle=False) as arrays:
-        need_x(path, arrays.files)
-        return arrays["x"], arrays["y"] if "y" in arrays.files else None
+        x, y = names_of(path, arrays.files)
+        return arrays[x], None if y is None else arrays[y]
 
 
 def read_safetensors(path: Path) -> tuple[Any, Any]:
     if not path.exists():
         raise FileNotFoundError(path)
     handle: Any = safe_open(path, framework="pt")  # stays open: x and y are read slice by slice
-    names = list(handle.keys())
-    need_x(path, names)
-    return handle.get_slice("x"), handle.get_slice("y") if "y" in names else None
+    x, y = names_of(path, list(handle.keys()))
+    return handle.get_slice(x), None if y is None else handle.get_slice(y)
 
 
-def need_x(path: Path, names: list[str]) -> None:
-    if "x" not in names:
-        found = ", ".join(names) or "nothing"
-        raise DataError(f"{path} holds {found} but no x: name the samples x and the labels y")
+def names_of(path: Path, names: list[str]) -> tuple[str, str | None]:
+    """The names of samples and labels: x, or else the only array besides y; and y, if it is there."""
+    y = "y" if "y" in names else None
+    others = [name for name in names if name != y]
+    if "x" in names or len(others) == 1:
+        return "x" if "x" in names else others[0], y
+    found = short(", ".join(names)) or "nothing"
+    raise DataError(f"{short(path)} holds {found} but no x: name the samples x and the labels y")
 
 
 READERS = {".npy": read_npy, ".npz": read_npz, ".safetensors": read_safetensors}

@@ -17,6 +17,7 @@ from ptq4snn.evaluation.readout import Readout, find_readout
 from ptq4snn.evaluation.running import fastest
 from ptq4snn.evaluation.segmentation import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch
+from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.progress import Progress, Silent
 
 __all__ = ["Task", "evaluate"]
@@ -49,8 +50,7 @@ def evaluate(
         raise PTQ4SNNError(f"there is no task {task!r}: give classification or segmentation")
     if limit is not None and limit < 1:
         raise PTQ4SNNError(f"limit is {limit}: evaluate at least one sample")
-    if isinstance(batches, Tensor):
-        batches = batches.split(BATCH, batch_axis)
+    batches = batches_in(batches, batch_axis, size=BATCH)
     training = [m for m in model.modules() if m.training]
     model.eval()
     try:
@@ -106,8 +106,7 @@ def _score(task: Task, batches: Iterable[Any]) -> Accuracy | Segmentation:
 
 def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, Tensor | None]:
     """Inputs and labels of a batch, checked against each other."""
-    x, y = (batch[0], batch[1]) if isinstance(batch, (tuple, list)) and len(batch) > 1 else (batch, None)
-    x = torch.as_tensor(x[0] if isinstance(x, (tuple, list)) else x)
+    x, y = inputs_and_labels(batch)
     check(x, None, batch_axis)
     if first is not None and _fixed(x, batch_axis) != _fixed(first, batch_axis):
         raise DataError(
@@ -116,7 +115,6 @@ def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, T
         )
     if y is None:
         return x, None
-    y = torch.as_tensor(y)
     if y.dim() not in (1, 3) or len(y) != x.shape[batch_axis]:
         raise DataError(
             f"{x.shape[batch_axis]} samples came with labels of shape {list(y.shape)}: "
