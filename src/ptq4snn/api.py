@@ -17,7 +17,7 @@ from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.surgery import copy_model
 from ptq4snn.pipeline import prepare, run
-from ptq4snn.progress import Progress
+from ptq4snn.progress import Progress, chosen
 from ptq4snn.recipe import Recipe
 
 __all__ = ["evaluate", "inspect", "load", "quantize"]
@@ -30,7 +30,7 @@ def quantize(
     *,
     batch_axis: int = 0,
     device: str | torch.device | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     work: str | Path | None = None,
     **changes: Any,
 ) -> QuantizedModel:
@@ -39,6 +39,7 @@ def quantize(
     samples: a tensor, a DataLoader or any iterable of input batches, without labels; of (x, y) batches x.
     recipe: a preset ("w4m4"), a TOML file, a mapping or a Recipe; `changes` replace single fields of it.
     batch_axis: axis of the samples in a batch, 1 for time-first tensors [T, B, ...].
+    progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
     work: a folder that keeps finished blocks of the weights' rounding, from which a killed run goes on.
     The model given is not changed.
     """
@@ -49,7 +50,7 @@ def quantize(
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
-        prepared = prepare(copy_model(model), samples, settings, batch_axis, device, progress)
+        prepared = prepare(copy_model(model), samples, settings, batch_axis, device, chosen(progress))
         prepared.work = None if work is None else Path(work)
         return run(prepared, settings)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ptq4snn.errors import OutputError
 
-__all__ = ["Content", "check_target", "short", "write_together", "write_whole"]
+__all__ = ["Content", "check_target", "is_file", "short", "write_together", "write_whole"]
 
 Content = bytes | bytearray | str | Iterable[bytes | bytearray]
 KINDS = {
@@ -33,6 +33,14 @@ def short(text: object) -> str:
     """A name as it is shown in a message: what is too long is cut in the middle."""
     name = str(text)
     return name if len(name) <= SHOWN else f"{name[: SHOWN // 2]}...{name[-SHOWN // 2 :]}"
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that cannot be (too long, a zero byte) is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def check_target(path: str | Path, option: str = "") -> Path:

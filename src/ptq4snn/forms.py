@@ -15,7 +15,7 @@ from torch import Tensor
 from ptq4snn.errors import DataError
 from ptq4snn.files import short
 
-__all__ = ["batches_in", "inputs_and_labels", "is_data_set", "is_pair", "named_input", "whole_numbers"]
+__all__ = ["as_tensor", "batches_in", "inputs_and_labels", "is_data_set", "is_pair", "stacked"]
 
 STACKED = 64  # samples of a data set that become a batch
 INPUTS = (
@@ -120,12 +120,17 @@ def _split(x: Tensor, y: Tensor | None, axis: int, size: int) -> Iterator[Any]:
 
 
 def _stacked(data: Any, axis: int, labels: bool) -> Iterator[Any]:
-    """Batches of a data set's samples, stacked on the batch axis; labels where all of them have one."""
+    """Batches of a data set's samples."""
     for start in range(0, len(data), STACKED):
-        pairs = [inputs_and_labels(data[i], labels) for i in range(start, min(start + STACKED, len(data)))]
-        x = _stack([x for x, _ in pairs], axis)
-        ys = [y for _, y in pairs if y is not None]
-        yield (x, _stack(ys, 0)) if len(ys) == len(pairs) else x
+        yield stacked([data[i] for i in range(start, min(start + STACKED, len(data)))], axis, labels)
+
+
+def stacked(items: Iterable[Any], axis: int = 0, labels: bool = True) -> Any:
+    """The batch x, or (x, y) where every item has a label, of items as a data set has them."""
+    pairs = [inputs_and_labels(item, labels) for item in items]
+    x = _stack([x for x, _ in pairs], axis)
+    ys = [y for _, y in pairs if y is not None]
+    return (x, _stack(ys, 0)) if len(ys) == len(pairs) else x
 
 
 def _stack(parts: list[Tensor], axis: int) -> Tensor:

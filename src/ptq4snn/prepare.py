@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.allocation.search import mean_divergence
-from ptq4snn.calibration import Calibration
+from ptq4snn.calibration import Calibration, refuse_unbatched
 from ptq4snn.discovery.discover import discover, reset_neurons
 from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.errors import CheckpointError, SilentNetworkWarning
@@ -90,6 +90,10 @@ def join(batches: list[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]
 
 def check_weights(model: nn.Module) -> None:
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
+        if p.is_meta:
+            raise CheckpointError(
+                f"the weight '{name}' is on the device meta and holds no numbers; load a checkpoint"
+            )
         if p.is_floating_point() and not bool(torch.isfinite(p).all()):
             raise CheckpointError(
                 f"the weight '{name}' holds NaN or infinite values; load a sound checkpoint"
@@ -111,6 +115,7 @@ def prepare(
     )  # fmt: skip
     first = calibration.open()
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
+    refuse_unbatched(model.eval(), few, batch_axis)
     discovery = discover(model, few, batch_axis)
     verify(model, discovery, few)
     folded = fold(model, discovery)

@@ -17,6 +17,7 @@ from torch import Tensor
 from ptq4snn.data.samples import Batch, Origin, Samples
 from ptq4snn.errors import DataError
 from ptq4snn.files import short
+from ptq4snn.forms import inputs_and_labels, stacked
 
 __all__ = ["READERS", "ArraySamples", "BatchAxis", "OneByOne", "file_samples"]
 
@@ -92,18 +93,17 @@ def runs(indices: Sequence[int]) -> Iterator[slice]:
 
 
 class OneByOne:
-    """Samples of a map-style data set of pairs (x, label)."""
+    """Samples of a map-style data set: `items[3]` is x, (x, label) or a mapping with names of such."""
 
-    def __init__(self, pairs: Any) -> None:
-        self.pairs = pairs
+    def __init__(self, items: Any, axis: int = 0) -> None:
+        self.items, self.axis = items, axis
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return len(self.items)
 
-    def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        pairs = [self.pairs[i] for i in indices]
-        x = torch.stack([torch.as_tensor(x, dtype=torch.float32) for x, _ in pairs])
-        return x, torch.stack([torch.as_tensor(y).long() for _, y in pairs])
+    def __getitem__(self, indices: Sequence[int]) -> Batch:
+        x, y = inputs_and_labels(stacked([self.items[i] for i in indices], self.axis))
+        return x.float() if y is None else (x.float(), y.long())
 
 
 class BatchAxis:

@@ -18,7 +18,7 @@ from ptq4snn.evaluation.running import fastest
 from ptq4snn.evaluation.segmentation import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch
 from ptq4snn.forms import batches_in, inputs_and_labels
-from ptq4snn.progress import Progress, Silent
+from ptq4snn.progress import Progress, chosen
 
 __all__ = ["Task", "evaluate"]
 
@@ -32,7 +32,7 @@ def evaluate(
     model: nn.Module,
     batches: Iterable[Any],
     batch_axis: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     task: Task | None = None,
     limit: int | None = None,
     watch: Watch | None = None,
@@ -44,6 +44,7 @@ def evaluate(
     Batches without labels give no score. Images of another batch may have another height and width.
     task: "classification" or "segmentation"; without it the labels tell.
     limit: only the first samples, at most so many.
+    progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
     watch: called with the logits [B, classes, ...] and the labels of every labelled batch.
     """
     if task not in (None, "classification", "segmentation"):
@@ -55,7 +56,7 @@ def evaluate(
     model.eval()
     try:
         with torch.random.fork_rng(devices=[]):
-            return _evaluate(model, batches, batch_axis, progress or Silent(), task, limit, watch)
+            return _evaluate(model, batches, batch_axis, chosen(progress), task, limit, watch)
     finally:
         reset_neurons(model)
         for m in training:

@@ -73,6 +73,7 @@ def compare(
     folder: where finished runs are kept. changes: fields replaced in every recipe, such as `iterations`.
     baseline: the method that the others are compared with; without it each with its rounding at M32.
     limit: only the first test samples, at most so many.
+    progress: None shows bars if stderr is a terminal, False nothing; or an object of your own.
     """
     bench = Bench.of(model, calibration, test, folder, limit, batch_axis, device, progress)
     return compare_on(bench, methods, seeds, baseline, changes, report)
