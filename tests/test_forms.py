@@ -123,7 +123,9 @@ def test_evaluate_takes_the_same_forms() -> None:
         ptq4snn.evaluate(model, X.to("meta"))
 
 
-def test_quantize_takes_a_data_set(small_model: Callable[..., nn.Module], images: Callable[..., Tensor]) -> None:
+def test_quantize_takes_a_data_set(
+    small_model: Callable[..., nn.Module], images: Callable[..., Tensor]
+) -> None:
     x = images(20)
     changes = {"calibration": 20, "holdout": 8, "rounding": "nearest"}
     a = ptq4snn.quantize(small_model(), x, "W4M4", **changes)
@@ -138,7 +140,9 @@ def test_one_sample_without_a_batch_axis_is_told(small_model: Callable[..., nn.M
             ptq4snn.quantize(small_model(), x)
 
 
-def test_a_model_on_meta_is_told(small_model: Callable[..., nn.Module], images: Callable[..., Tensor]) -> None:
+def test_a_model_on_meta_is_told(
+    small_model: Callable[..., nn.Module], images: Callable[..., Tensor]
+) -> None:
     with pytest.raises(CheckpointError, match="on the device meta and holds no numbers"):
         ptq4snn.quantize(small_model().to("meta"), images(4))
 

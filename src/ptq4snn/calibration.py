@@ -50,10 +50,10 @@ def refuse_unbatched(model: nn.Module, x: Tensor, batch_axis: int) -> None:
 
     def look(name: str, axes: int, module: nn.Module, args: tuple[Any, ...]) -> None:
         if args and isinstance(args[0], Tensor):
-            raise _FirstConvolution(name, list(args[0].shape), args[0].dim() == axes)
+            raise _FirstConvolution(name, list(args[0].shape), axes)
 
     handles = [
-        m.register_forward_pre_hook(partial(look, name, m.weight.dim() - 1))
+        m.register_forward_pre_hook(partial(look, name, m.weight.dim()))
         for name, m in model.named_modules()
         if isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     ]
@@ -62,10 +62,10 @@ def refuse_unbatched(model: nn.Module, x: Tensor, batch_axis: int) -> None:
             with torch.no_grad():
                 model(x)
     except _FirstConvolution as found:
-        name, shape, alone = found.args
-        if alone:
+        name, shape, axes = found.args
+        if len(shape) < axes:
             raise DataError(
-                f"the samples have no batch axis: the convolution '{name}' sees one alone, of shape {shape}; "
+                f"the samples have no batch axis: '{name}' sees shape {shape}, a batch has {axes} axes; "
                 f"give batches, for one sample x.unsqueeze({batch_axis})"
             ) from None
     except Exception:  # what else is wrong is told where the model is followed

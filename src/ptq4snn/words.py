@@ -95,6 +95,6 @@ def meaning(word: str) -> dict[str, Any]:
     near = difflib.get_close_matches(short(word), known, 1, 0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}"
     raise RecipeError(
-        f"{short(word)!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2, m3, m4, m8 or m32), a "
-        f".toml file, or words joined by +; {hint}"
+        f"{short(word)!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2, m3, m4, m8 or m32), "
+        f"a .toml file, or words joined by +; {hint}"
     )

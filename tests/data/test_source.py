@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from oracles.image_layouts import write_camvid, write_cifar, write_imagenet, write_voc
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -226,7 +229,7 @@ def test_the_only_array_of_a_file_is_x(tmp_path: Path, kind: str) -> None:
     for names in (["frames"], ["frames", "y"], ["x", "extra", "y"]):
         arrays = {n: Y if n == "y" else X if n in ("frames", "x") else X[:1] for n in names}
         file = tmp_path / f"d.{kind}"
-        np.savez(file, **arrays) if kind == "npz" else save_file(arrays, file)
+        np.savez(file, **arrays) if kind == "npz" else save_arrays(arrays, file)
         batch: Any = next(iter(open_data(str(file), "test")))
         assert isinstance(batch, tuple) == ("y" in names)
         assert torch.equal(batch[0] if "y" in names else batch, torch.as_tensor(X).float())

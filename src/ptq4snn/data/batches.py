@@ -1,31 +1,21 @@
-"""Arrays of the user as samples: tensors, and .npy, .npz and .safetensors files with x and maybe y."""
+"""Arrays of the user as samples: tensors, files of arrays, data sets of single samples."""
 
 from __future__ import annotations
 
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from ptq4snn.data.arrays import open_arrays, readable
 from ptq4snn.data.samples import Batch, Origin, Samples
 from ptq4snn.errors import DataError
-from ptq4snn.files import short
 from ptq4snn.forms import inputs_and_labels, stacked
 
-__all__ = ["READERS", "ArraySamples", "BatchAxis", "OneByOne", "file_samples"]
-
-# what damaged files make the parsers raise; headers of .npy files are parsed as Python
-UNREADABLE = (
-    ValueError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError, TypeError, SyntaxError,
-    tokenize.TokenError, RecursionError, OverflowError, NotImplementedError, KeyError,
-)  # fmt: skip
+__all__ = ["ArraySamples", "BatchAxis", "OneByOne", "file_samples"]
 
 FLOATS = (np.float16, np.float32, np.float64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -42,7 +32,7 @@ class ArraySamples:
         if not 0 <= axis < len(shape):
             raise DataError(f"{name}: x has shape {shape} and no batch axis {axis}: change batch_axis")
         self.x, self.y, self.axis, self.count, self.name = x, y, axis, shape[axis], name
-        if self.count == 0:
+        if 0 in shape:
             raise DataError(f"{name} holds no samples: x has shape {shape}")
         for key, values in (("x", x), ("y", y)):
             if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
@@ -129,45 +119,5 @@ class BatchAxis:
 
 def file_samples(path: Path, axis: int) -> ArraySamples:
     """x and maybe y of a .npy (mapped), .npz (read whole) or .safetensors (sliced) file."""
-    try:
-        x, y = READERS[path.suffix](path)
-        return ArraySamples(x, y, axis, path)
-    except FileNotFoundError as e:
-        raise DataError(f"there is no data file {short(path)}") from e
-    except OSError as e:
-        raise DataError(f"cannot read the data file {short(path)}: {e.strerror or e}") from e
-    except UNREADABLE as e:
-        raise DataError(f"{short(path)} is truncated or not a {path.suffix} file of numbers") from e
-    except MemoryError as e:
-        raise DataError(f"{short(path)} claims more numbers than memory can hold: is it damaged?") from e
-
-
-def read_npy(path: Path) -> tuple[Any, Any]:
-    return np.load(path, mmap_mode="r", allow_pickle=False), None
-
-
-def read_npz(path: Path) -> tuple[Any, Any]:
-    with np.load(path, allow_pickle=False) as arrays:
-        x, y = names_of(path, arrays.files)
-        return arrays[x], None if y is None else arrays[y]
-
-
-def read_safetensors(path: Path) -> tuple[Any, Any]:
-    if not path.exists():
-        raise FileNotFoundError(path)
-    handle: Any = safe_open(path, framework="pt")  # stays open: x and y are read slice by slice
-    x, y = names_of(path, list(handle.keys()))
-    return handle.get_slice(x), None if y is None else handle.get_slice(y)
-
-
-def names_of(path: Path, names: list[str]) -> tuple[str, str | None]:
-    """The names of samples and labels: x, or else the only array besides y; and y, if it is there."""
-    y = "y" if "y" in names else None
-    others = [name for name in names if name != y]
-    if "x" in names or len(others) == 1:
-        return "x" if "x" in names else others[0], y
-    found = short(", ".join(names)) or "nothing"
-    raise DataError(f"{short(path)} holds {found} but no x: name the samples x and the labels y")
-
-
-READERS = {".npy": read_npy, ".npz": read_npz, ".safetensors": read_safetensors}
+    with readable(path):
+        return ArraySamples(*open_arrays(path, "pt"), axis, path)

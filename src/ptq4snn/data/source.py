@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
-from ptq4snn.data.batches import READERS, ArraySamples, BatchAxis, OneByOne, file_samples
+from ptq4snn.data.arrays import READERS
+from ptq4snn.data.batches import ArraySamples, BatchAxis, OneByOne, file_samples
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.registry import DATA, Split, recognise
 from ptq4snn.data.sample import default_sample
@@ -86,8 +87,12 @@ def open_samples(
 ) -> Samples:
     """The data set at `NAME:PATH`, or at a plain PATH: then `name` says what it is, or else its content."""
     chosen, path = _named(spec)
-    chosen = chosen or name or recognise(path)
-    if not path.exists():
+    try:
+        there = path.exists()
+        chosen = chosen or name or recognise(path)
+    except (OSError, ValueError) as e:
+        raise DataError(_no_name(spec, e)) from e
+    if not there:
         raise DataError(f"there is no data {short(path)!r}: give the folder or file of a data set")
     if chosen is None:
         raise DataError(f"{path} holds none of the data sets {', '.join(DATA)}: say which it is, NAME:{path}")
@@ -172,8 +177,13 @@ def _is_data_set(spec: str) -> bool:
         name, path = _named(spec)
         return name is not None or path.is_dir() or recognise(path) is not None
     except (OSError, ValueError) as e:  # a name that is too long, or has a zero byte
-        reason = (e.strerror if isinstance(e, OSError) else None) or str(e)
-        raise DataError(f"there is no data {short(spec)!r}: {reason[0].lower()}{reason[1:]}") from e
+        raise DataError(_no_name(spec, e)) from e
+
+
+def _no_name(spec: str, why: OSError | ValueError) -> str:
+    """Why no file or folder can be called so."""
+    reason = (why.strerror if isinstance(why, OSError) else None) or str(why)
+    return f"there is no data {short(spec)!r}: {reason[0].lower()}{reason[1:]}"
 
 
 def _order(samples: Samples, split: Split, count: int | None, seed: int) -> Sequence[int]:
