@@ -172,7 +172,7 @@ def test_other_settings_are_other_runs(
         other.model.register_forward_pre_hook(lambda m, args: (args[0] * 0.5,))
     elif change == "label":  # one of all
         other.test = [(x, y.clone()) for x, y in case.test]
-        other.test[1][1][7] += 1
+        other.test[1][1][7] = (other.test[1][1][7] + 1) % 10
     elif change == "test":
         other.test = [(x, y.flip(0)) for x, y in case.test]
     else:
