@@ -147,6 +147,15 @@ def test_a_model_on_meta_is_told(
         ptq4snn.quantize(small_model().to("meta"), images(4))
 
 
+def test_negative_variances_are_told(
+    small_model: Callable[..., nn.Module], images: Callable[..., Tensor]
+) -> None:
+    model = small_model()
+    next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d)).running_var.neg_()  # type: ignore[operator, union-attr]
+    with pytest.raises(CheckpointError, match="holds negative variances"):
+        ptq4snn.quantize(model, images(4))
+
+
 def test_arrays_are_not_copied_to_be_split() -> None:
     x = np.zeros((600, 2), dtype=np.float32)
     parts = list(batches_of(x))

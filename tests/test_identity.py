@@ -65,6 +65,7 @@ def test_what_changes_nothing_does_not() -> None:
     assert model_digest(net, X) == found
     assert graph_digest(changed(lambda n: n.fc.weight.zero_()), X) == graph_digest(Net(), X)
     assert weights_digest(Net(gain=2.0)) == weights_digest(Net())
+    assert model_digest(torch.compile(Net()), X) == found  # type: ignore[arg-type]
 
 
 def test_hashing_leaves_the_model_and_the_random_state() -> None:

@@ -110,13 +110,12 @@ def is_data_set(data: Any) -> bool:
     return numbered and not hasattr(data, "__iter__")
 
 
-def _split(x: Tensor, y: Tensor | None, axis: int, size: int) -> Iterator[Any]:
+def _split(x: Tensor, y: Tensor | None, axis: int, size: int) -> list[Any]:
+    """Views of `size` samples each."""
     if x.dim() <= axis:
-        yield x
-        return
-    for start in range(0, x.shape[axis], size):
-        part = x.narrow(axis, start, min(size, x.shape[axis] - start))
-        yield part if y is None else (part, y[start : start + size])
+        return [x]
+    parts = x.split(size, axis)
+    return list(parts) if y is None else list(zip(parts, y.split(size), strict=True))
 
 
 def _stacked(data: Any, axis: int, labels: bool) -> Iterator[Any]:

@@ -33,14 +33,14 @@ def model_digest(model: nn.Module, x: Tensor) -> str:
 
 def weights_digest(model: nn.Module) -> str:
     """Of every tensor of the state_dict by its name, but for the counters that inference does not use."""
-    copied = copy_model(model)
+    copied = copy_model(plain(model))
     reset_neurons(copied)
     return digest({name: t for name, t in copied.state_dict().items() if is_weight(name, t)})
 
 
 def graph_digest(model: nn.Module, x: Tensor) -> str:
     """Of what `model(x)` runs, whatever the values of its weights and of x, if they do not decide that."""
-    copied = copy_model(model)
+    copied = copy_model(plain(model))
     reset_neurons(copied)
     tape = Tape(copied)
     where = next(copied.parameters(), x).device
@@ -60,6 +60,12 @@ def graph_digest(model: nn.Module, x: Tensor) -> str:
             "batch_axis"
         ) from why
     return tape.hash.hexdigest()
+
+
+def plain(model: nn.Module) -> nn.Module:
+    """The model itself, where torch.compile is around it."""
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else model
 
 
 def is_weight(name: str, value: Any) -> bool:

@@ -98,6 +98,8 @@ def check_weights(model: nn.Module) -> None:
             raise CheckpointError(
                 f"the weight '{name}' holds NaN or infinite values; load a sound checkpoint"
             )
+        if name.rpartition(".")[2] == "running_var" and bool((p < 0).any()):
+            raise CheckpointError(f"'{name}' holds negative variances; load a sound checkpoint")
 
 
 def prepare(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from ptq4snn.data.batches import ArraySamples, BatchAxis, file_samples
 from ptq4snn.data.identity import data_digest
@@ -30,6 +31,8 @@ def test_the_form_does_not_matter() -> None:
     assert found == data_digest([{"image": X}]) == data_digest(X.split(3))
     time_first = X.view(1, 40, 2).expand(3, 40, 2)
     assert data_digest([time_first], axis=1) == data_digest(time_first.split(9, 1), axis=1)
+    for form in ((X, Y), TensorDataset(X, Y), DataLoader(TensorDataset(X, Y), 9)):
+        assert data_digest(form) == data_digest(batches(X, Y))
     assert data_digest(batches(X, Y)) == data_digest([(X, Y)]) == data_digest([{"x": X, "label": Y}])
     assert data_digest(batches(X), 20) == data_digest(batches(X[:20])) == data_digest([X], 20)
 

@@ -16,7 +16,7 @@ from typing import Any
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.errors import OutputError
 from ptq4snn.files import write_whole
-from ptq4snn.forms import inputs_and_labels
+from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.hashing import Hash, code_digest, digest
 
 __all__ = ["data_digest"]
@@ -34,7 +34,7 @@ def data_digest(data: Any, limit: int | None = None, axis: int = 0, folder: Path
     It does not depend on how many samples are in a batch. `folder`: where hashes of files are kept.
     """
     if not isinstance(data, SampleBatches):
-        return _content(data, limit, axis)
+        return _content(batches_in(data, axis), limit, axis)
     chosen: Sequence[int] = data.indices if limit is None else data.indices[:limit]
     batches = SampleBatches(data.samples, min(data.batch_size, AT_ONCE), data.workers, chosen)
     key = _key(data.samples, chosen, axis)
