@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
-from ptq4snn.progress import RichProgress, Silent, for_terminal
+import ptq4snn
+from ptq4snn import progress
+from ptq4snn.experiments.compare import compare
+from ptq4snn.progress import RichProgress, Silent, chosen, for_terminal
 
 
 def test_silent_when_piped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    progress = for_terminal()
-    assert isinstance(progress, Silent)
-    assert list(progress.track(range(3), 3, "work")) == [0, 1, 2]
+    found = for_terminal()
+    assert isinstance(found, Silent)
+    assert list(found.track(range(3), 3, "work")) == [0, 1, 2]
     assert capsys.readouterr() == ("", "")
 
 
@@ -23,12 +31,53 @@ def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nested_and_interrupted_bars() -> None:
-    progress = RichProgress()
-    pairs = [
-        (a, b) for a in progress.track("ab", 2, "outer") for b in progress.track(range(2), None, "inner")
-    ]
+    bars = RichProgress()
+    pairs = [(a, b) for a in bars.track("ab", 2, "outer") for b in bars.track(range(2), None, "inner")]
     assert pairs == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
     with pytest.raises(KeyboardInterrupt):
-        for _ in progress.track(range(9), 9, "interrupted"):
+        for _ in bars.track(range(9), 9, "interrupted"):
             raise KeyboardInterrupt
-    assert list(progress.track([5], 1, "again")) == [5]
+    assert list(bars.track([5], 1, "again")) == [5]
+
+
+class Told:
+    """Notes what was tracked."""
+
+    def __init__(self) -> None:
+        self.descriptions: list[str] = []
+
+    def track(self, iterable: Iterable[Any], total: int | None, description: str) -> Iterator[Any]:
+        self.descriptions.append(description)
+        yield from iterable
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_the_argument_of_the_api_means(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    own = Told()
+    assert isinstance(chosen(None), RichProgress if terminal else Silent)
+    assert isinstance(chosen(False), Silent) and chosen(own) is own
+
+
+def test_the_api_shows_bars_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    small_model: Callable[..., nn.Module],
+    images: Callable[..., Tensor],
+) -> None:
+    bars = Told()
+    monkeypatch.setattr(progress, "RichProgress", lambda: bars)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    x, y, few = images(16), torch.zeros(16).long(), {"holdout": 8, "rounding": "nearest", "calibration": 16}
+    for quiet in (False, None):
+        bars.descriptions.clear()
+        q = ptq4snn.quantize(small_model(), x, progress=quiet, **few)
+        ptq4snn.evaluate(q, [(x, y)], progress=quiet)
+        compare(
+            small_model(), x, [(x, y)], ["w4m4"], changes=few, progress=quiet, folder=tmp_path / f"{quiet}"
+        )
+        assert (bars.descriptions == []) == (quiet is False)
+    assert "observing the float model" in bars.descriptions and bars.descriptions.count("evaluating") == 3
+    own = Told()
+    ptq4snn.quantize(small_model(), x, progress=own, **few)
+    assert own.descriptions

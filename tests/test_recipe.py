@@ -39,7 +39,7 @@ def test_presets(preset: str, weights: int | None, membrane: float, coupling: st
     assert (r.weights, r.membrane, r.coupling) == (weights, membrane, coupling)
 
 
-@pytest.mark.parametrize("text", ["w1m4", "w9m4", "w4m5", "w4", "W4M4", "w4m4x", "", "w4m16"])
+@pytest.mark.parametrize("text", ["w1m4", "w9m4", "w4m5", "w4", "W4M4X", "w4m4x", "", "w4m16"])
 def test_unknown_presets_are_refused(text: str) -> None:
     with pytest.raises(RecipeError, match="is not a recipe"):
         Recipe.parse(text)
@@ -193,7 +193,7 @@ def test_presets_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("text", "near"),
-    [("gtpq", "gptq"), ("w4m4+replya", "replay"), ("w4m4+layer-wise", "layerwise"), ("Paper", "paper"),
+    [("gtpq", "gptq"), ("w4m4+replya", "replay"), ("w4m4+layer-wise", "layerwise"), ("Papre", "paper"),
      ("benefits", "benefit"), ("squared-error", "squared_error"), ("dithered+w4m4", "dither")],
 )  # fmt: skip
 def test_a_misspelt_word_names_the_nearest(text: str, near: str) -> None:
@@ -324,3 +324,38 @@ def test_missing_toml(tmp_path: Path) -> None:
 def test_parse_takes_mappings_and_recipes() -> None:
     r = Recipe.parse({"weights": 5})
     assert r.weights == 5 and Recipe.parse(r) is r
+
+
+@pytest.mark.parametrize("spec", ["W4M4", "w4M2", "Paper+GPTQ+W4m4", "BEST-FAST", "w2m2+Zero-Point"])
+def test_capitals_do_not_matter(spec: str) -> None:
+    assert Recipe.parse(spec) == Recipe.parse(spec.lower())
+
+
+DEEP_OR_LONG = [
+    "x = " + "[" * 100_000,
+    "x=" + "{a=" * 3000,
+    "a" * 100_000 + "=1",
+    f"rounding = '{'g' * 9000}'",
+    f"weights = [{'1,' * 9000}]",
+    f"overrides = '{'x' * 9000}'",
+    f"[overrides.{'y' * 9000}]\nbits = 3",
+    f"[overrides.y]\n{'z' * 9000} = 3",
+    "beta_grid = [" + "7," * 9000 + "]",
+    f"widths = '{'x' * 9000}'",
+]
+
+
+@pytest.mark.parametrize("text", DEEP_OR_LONG, ids=range(len(DEEP_OR_LONG)))
+def test_deep_and_long_toml_is_one_short_sentence(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "r.toml"
+    file.write_text(text)
+    with pytest.raises(RecipeError) as e:
+        Recipe.from_toml(file)
+    assert len(str(e.value)) < 900 and "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("spec", ["x" * 9000, "x" * 9000 + ".toml", "w4m4+" + "y" * 9000, "a\0b.toml"])
+def test_names_of_recipes_that_cannot_be(spec: str) -> None:
+    with pytest.raises(RecipeError) as e:
+        Recipe.parse(spec)
+    assert len(str(e.value)) < 900

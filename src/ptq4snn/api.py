@@ -19,7 +19,7 @@ from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.modules.device import no_autocast
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.pipeline import prepare, run
-from ptq4snn.progress import Progress
+from ptq4snn.progress import Progress, chosen
 from ptq4snn.recipe import Recipe
 
 __all__ = ["evaluate", "inspect", "load", "quantize"]
@@ -40,7 +40,7 @@ def quantize(
     *,
     batch_axis: int = 0,
     device: str | torch.device | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     work: str | Path | None = None,
     steps: int | None = None,
     loop: Loop | None = None,
@@ -54,6 +54,7 @@ def quantize(
     steps, loop: for a net whose forward is one time step. loop(net, x) runs the whole sequence, as your own
         code does; steps=T stands for T calls on the same input, or with batch_axis=1 on the frames of x[T, B,
         ...]. What comes back takes one step a call, like the net.
+    progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
     work: a folder that keeps finished blocks of the weights' rounding, from which a killed run goes on.
     The model given is not changed.
     """
@@ -70,7 +71,7 @@ def quantize(
     settings = settings.replace(**changes) if changes else settings
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
         model = model if loop is None else looped(model, loop)
-        prepared = prepare(model, samples, settings, batch_axis, device, progress)
+        prepared = prepare(model, samples, settings, batch_axis, device, chosen(progress))
         prepared.work = None if work is None else Path(work)
         q = run(prepared, settings)
         q.one_step = loop is not None

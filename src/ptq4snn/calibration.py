@@ -7,38 +7,25 @@ unless all samples are to be `remember`ed, packed, for stages that need several 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ptq4snn.errors import DataError
+from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.rounding.samples import PackedBatch, pack
 
-__all__ = ["Calibration", "batches_of", "micro_batches"]
+__all__ = ["Calibration", "batches_of", "micro_batches", "refuse_unbatched"]
 
 
 def batches_of(samples: Any, batch_axis: int = 0) -> Iterator[Tensor]:
-    """Input batches of a tensor, a DataLoader or any iterable; of (x, y) batches x."""
-    if isinstance(samples, np.ndarray):
-        samples = torch.from_numpy(samples)
-    if isinstance(samples, Tensor):
-        yield from samples.split(256, batch_axis) if samples.dim() > batch_axis else (samples,)
-        return
-    if not isinstance(samples, Iterable):
-        raise DataError(f"samples must be a tensor or an iterable of batches, got {type(samples).__name__}")
-    for batch in samples:
-        x = batch[0] if isinstance(batch, (tuple, list)) and len(batch) else batch
-        if not isinstance(x, Tensor):
-            try:
-                x = torch.as_tensor(x)
-            except (TypeError, ValueError, RuntimeError) as why:
-                kind = type(batch).__name__
-                raise DataError(f"a batch must be a tensor or an (x, y) pair, got {kind}") from why
-        yield x
+    """Input batches of a tensor, a data set, a DataLoader or any iterable of batches; of (x, y) x."""
+    for batch in batches_in(samples, batch_axis, labels=False):
+        yield inputs_and_labels(batch, labels=False)[0]
 
 
 def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
@@ -51,6 +38,41 @@ def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
             raise DataError(f"samples have different shapes: {a} after {b} (without batch axis {batch_axis})")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise DataError("a sample holds NaN or infinite values; clean the data first")
+
+
+class _FirstConvolution(Exception):
+    """The name of the first convolution that runs, and what it sees."""
+
+
+def refuse_unbatched(model: nn.Module, x: Tensor, batch_axis: int) -> None:
+    """Raise if the first convolution sees `x` without a batch: torch takes one sample by itself, too, and its
+    channels would count as samples. Nothing behind that convolution runs."""
+
+    def look(name: str, axes: int, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if args and isinstance(args[0], Tensor):
+            raise _FirstConvolution(name, list(args[0].shape), axes)
+
+    handles = [
+        m.register_forward_pre_hook(partial(look, name, m.weight.dim()))
+        for name, m in model.named_modules()
+        if isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    ]
+    try:
+        if handles:
+            with torch.no_grad():
+                model(x)
+    except _FirstConvolution as found:
+        name, shape, axes = found.args
+        if len(shape) < axes:
+            raise DataError(
+                f"the samples have no batch axis: '{name}' sees shape {shape}, a batch has {axes} axes; "
+                f"give batches, for one sample x.unsqueeze({batch_axis})"
+            ) from None
+    except Exception:  # what else is wrong is told where the model is followed
+        return
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def own(x: Tensor, device: Any) -> Tensor:

@@ -8,6 +8,7 @@ __all__ = [
     "DataError",
     "ExactnessError",
     "FoldingError",
+    "OutputError",
     "PTQ4SNNError",
     "RecipeError",
     "SilentNetworkWarning",
@@ -51,6 +52,10 @@ class FoldingError(PTQ4SNNError):
 
 class ExactnessError(PTQ4SNNError):
     """Integer program and simulation disagree: a fault of this library, not of the user."""
+
+
+class OutputError(PTQ4SNNError):
+    """A place where no file can be written: a folder, a device, a pipe, a name that cannot be."""
 
 
 class BundleError(PTQ4SNNError):

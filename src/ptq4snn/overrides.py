@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ptq4snn.errors import RecipeError
+from ptq4snn.files import short
 from ptq4snn.validation import boolean, choice, integer
 
 __all__ = ["COUPLINGS", "Override", "Overrides"]
@@ -62,7 +63,7 @@ class Overrides(Mapping[str, Override]):
         if isinstance(spec, Overrides):
             return spec
         if not isinstance(spec, Mapping):
-            raise RecipeError(f"overrides must map name patterns to settings, not {spec!r}")
+            raise RecipeError(f"overrides must map name patterns to settings, not {short(repr(spec))}")
         return cls({_pattern(p): _parse(p, rule) for p, rule in spec.items()})
 
     def match(self, name: str) -> Override:
@@ -95,7 +96,9 @@ class Overrides(Mapping[str, Override]):
 
 def _pattern(pattern: Any) -> str:
     if not isinstance(pattern, str) or not pattern:
-        raise RecipeError(f"a pattern of overrides must be a module name such as 'layer3.*', not {pattern!r}")
+        raise RecipeError(
+            f"a pattern of overrides must be a module name such as 'layer3.*', not {short(repr(pattern))}"
+        )
     return pattern
 
 
@@ -103,15 +106,15 @@ def _parse(pattern: str, rule: Any) -> Override:
     """One override from a plain mapping; the message of a mistake names the pattern."""
     if isinstance(rule, Override):
         return rule
-    where = f"overrides[{pattern!r}]"
+    where = f"overrides[{short(pattern)!r}]"
     if not isinstance(rule, Mapping):
-        raise RecipeError(f"{where} must be a mapping of settings, not {rule!r}")
+        raise RecipeError(f"{where} must be a mapping of settings, not {short(repr(rule))}")
     known = [f.name for f in fields(Override)]
     for key in rule:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1, 0.5)
+            near = difflib.get_close_matches(short(key), known, 1, 0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            raise RecipeError(f"{where} has no {key!r}: {hint}")
+            raise RecipeError(f"{where} has no {short(key)!r}: {hint}")
     try:
         return Override(**rule)
     except RecipeError as e:

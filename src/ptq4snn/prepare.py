@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.allocation.search import mean_divergence
-from ptq4snn.calibration import Calibration
+from ptq4snn.calibration import Calibration, refuse_unbatched
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
 from ptq4snn.discovery.exclusion import excluded_modules
@@ -96,10 +96,16 @@ def join(batches: list[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]
 
 def check_weights(model: nn.Module) -> None:
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
+        if p.is_meta:
+            raise CheckpointError(
+                f"the weight '{name}' is on the device meta and holds no numbers; load a checkpoint"
+            )
         if p.is_floating_point() and not bool(torch.isfinite(p).all()):
             raise CheckpointError(
                 f"the weight '{name}' holds NaN or infinite values; load a sound checkpoint"
             )
+        if name.rpartition(".")[2] == "running_var" and bool((p < 0).any()):
+            raise CheckpointError(f"'{name}' holds negative variances; load a sound checkpoint")
 
 
 def refuse_single_step(model: nn.Module, discovery: Discovery) -> None:
@@ -131,6 +137,7 @@ def prepare(
     )  # fmt: skip
     first = calibration.open()
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
+    refuse_unbatched(model, few, batch_axis)
     bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
     discovery = discover(model, few, batch_axis, excluded)
     check_batch_axis(model, discovery, few, batch_axis)

@@ -1,4 +1,4 @@
-"""How long work tells how far it is: silent by default, a bar when stderr is a terminal."""
+"""How long work tells how far it is: a bar when stderr is a terminal, else silence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
-__all__ = ["Progress", "RichProgress", "Silent", "for_terminal"]
+__all__ = ["Progress", "RichProgress", "Silent", "chosen", "for_terminal"]
 
 T = TypeVar("T")
 
@@ -60,3 +60,10 @@ class RichProgress:
 def for_terminal() -> Progress:
     """A bar when a person is watching stderr, silence when it is piped."""
     return RichProgress() if sys.stderr.isatty() else Silent()
+
+
+def chosen(progress: Progress | bool | None) -> Progress:
+    """What the argument `progress` of the API means: None a bar on a terminal, False silence, else itself."""
+    if progress is None or progress is True:
+        return for_terminal()
+    return Silent() if progress is False else progress

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ptq4snn.errors import RecipeError
+from ptq4snn.files import short
 from ptq4snn.overrides import Override, Overrides
 from ptq4snn.validation import boolean, choice, integer, number, numbers
 from ptq4snn.words import CHOICES, CORRECTIONS, FLOAT_BITS, WIDTHS, ZERO_POINTS, read_words
@@ -212,9 +213,13 @@ class Recipe:
         try:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as e:
-            raise RecipeError(f"cannot read the recipe {path}: {e.strerror}") from e
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-            raise RecipeError(f"the recipe {path} is not TOML: {e}") from e
+            raise RecipeError(f"cannot read the recipe {short(path)}: {e.strerror}") from e
+        except ValueError as e:  # not TOML, not text, or a zero byte in its name
+            raise RecipeError(f"the recipe {short(path)} is not TOML: {short(e)}") from e
+        except RecursionError as e:
+            raise RecipeError(
+                f"the recipe {short(path)} is nested too deeply: its keys are the fields"
+            ) from e
         try:
             return cls.from_dict(values)
         except RecipeError as e:
@@ -239,6 +244,6 @@ def refuse_unknown(names: Iterable[object]) -> None:
     known = [f.name for f in fields(Recipe)]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, 1, 0.5)
+            near = difflib.get_close_matches(short(name), known, 1, 0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            raise RecipeError(f"a recipe has no {name!r}: {hint}")
+            raise RecipeError(f"a recipe has no {short(name)!r}: {hint}")

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptq4snn.errors import RecipeError
+from ptq4snn.files import short
 
 __all__ = ["boolean", "choice", "integer", "number", "numbers"]
 
 
 def boolean(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise RecipeError(f"{name} must be true or false, not {value!r}")
+        raise RecipeError(f"{name} must be true or false, not {short(repr(value))}")
     return value
 
 
@@ -25,7 +26,7 @@ def choice(name: str, value: Any, allowed: Sequence[object]) -> None:
     names = [a for a in allowed if isinstance(a, str)]
     near = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise RecipeError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}{hint}")
+    raise RecipeError(f"{name} must be one of {', '.join(map(str, allowed))}, not {short(repr(value))}{hint}")
 
 
 def integer(
@@ -36,7 +37,9 @@ def integer(
     if whole and (value in also or (low <= value and (high is None or value <= high))):
         return int(value)
     span = f"from {low} to {high}" if high is not None else f"of at least {low}"
-    raise RecipeError(f"{name} must be an integer {span}, not {value!r}" + (f"; {hint}" if hint else ""))
+    raise RecipeError(
+        f"{name} must be an integer {span}, not {short(repr(value))}" + (f"; {hint}" if hint else "")
+    )
 
 
 def number(
@@ -52,11 +55,11 @@ def number(
         span = f"a finite number of at least {low}"
     else:
         span = f"a number from {low} to {high}"
-    raise RecipeError(f"{name} must be {span}, not {value!r}" + (f"; {hint}" if hint else ""))
+    raise RecipeError(f"{name} must be {span}, not {short(repr(value))}" + (f"; {hint}" if hint else ""))
 
 
 def numbers(name: str, values: Any, low: float, high: float) -> tuple[float, ...]:
     """A sequence of at least one number, as a tuple."""
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-        raise RecipeError(f"{name} must be a list of numbers from {low} to {high}, not {values!r}")
+        raise RecipeError(f"{name} must be a list of numbers from {low} to {high}, not {short(repr(values))}")
     return tuple(number(f"every value of {name}", v, low, high) for v in values)

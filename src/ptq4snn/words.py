@@ -1,4 +1,4 @@
-"""Recipes in words joined by "+", later words win:
+"""Recipes in words joined by "+", small or capital letters alike, later words win:
 
 bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, w32m4 the weights
 presets   paper, best-fast, fast, default, best
@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from ptq4snn.errors import RecipeError
+from ptq4snn.files import short
 from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
@@ -70,7 +71,7 @@ def read_words(spec: str) -> dict[str, Any]:
     """The fields that a recipe's words set."""
     settings: dict[str, Any] = {}
     for word in spec.split("+"):
-        found = meaning(word)
+        found = meaning(word.lower())
         if "membrane" in found and settings.get("membrane") == FLOAT_BITS:
             settings = {k: v for k, v in settings.items() if (k, v) != ("coupling", "none")}  # m32's
         settings |= found
@@ -91,9 +92,9 @@ def meaning(word: str) -> dict[str, Any]:
         if word in values:
             return {name: word}
     known = [*named, *(v for values in CHOICES.values() for v in values)]
-    near = difflib.get_close_matches(word, known, 1, 0.6)
+    near = difflib.get_close_matches(short(word), known, 1, 0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}"
     raise RecipeError(
-        f"{word!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2, m3, m4, m8 or m32), a .toml "
-        f"file, or words joined by +; {hint}"
+        f"{short(word)!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2, m3, m4, m8 or m32), "
+        f"a .toml file, or words joined by +; {hint}"
     )

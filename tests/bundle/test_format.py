@@ -23,6 +23,7 @@ from safetensors.numpy import load_file
 from ptq4snn.bundle import format as bundle_format
 from ptq4snn.bundle.format import FORMAT_VERSION, IntegerArray, read_bundle, write_bundle
 from ptq4snn.errors import BundleError
+from ptq4snn.files import write_whole
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "format.md"
@@ -221,7 +222,7 @@ def test_a_failure_in_the_middle_of_the_data_leaves_nothing(tmp_path: Path) -> N
         raise OSError(5, "Input/output error")
 
     with pytest.raises(OSError, match="Input/output"):
-        bundle_format._replace(tmp_path / "model.ptq", parts())
+        write_whole(tmp_path / "model.ptq", parts(), sync=True)
     assert list(tmp_path.iterdir()) == []
 
 

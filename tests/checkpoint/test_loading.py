@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -121,3 +123,58 @@ def test_the_account_says_what_was_left_out(tmp_path: Path) -> None:
         f"{tmp_path / 'c.pt'}: 9 tensors, 2 ignored (a profiler's count); "
         "averaged weights (state_dict_ema) not used"
     )
+
+
+def changed(tensor: str, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    state = small().state_dict()
+    return {**state, tensor: change(state[tensor])}
+
+
+def small() -> nn.Module:
+    return net(0)[:2]
+
+
+BAD_NUMBERS: dict[str, tuple[str, Callable[[Tensor], Tensor], str]] = {
+    "int8": ("0.weight", lambda t: (t * 10).to(torch.int8), "0.weight is stored as int8"),
+    "bool": ("0.weight", lambda t: t > 0, "0.weight is stored as bool"),
+    "complex": ("0.weight", lambda t: t.to(torch.complex64), "0.weight is stored as complex64"),
+    "fp8": ("0.weight", lambda t: t.to(torch.float8_e4m3fn), "0.weight is stored as float8_e4m3fn"),
+    "overflow": ("0.weight", lambda t: t.double() * 1e300, "0.weight holds NaN or inf"),
+    "negative": ("1.running_var", lambda t: -t, "1.running_var holds negative variances"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_NUMBERS)
+def test_numbers_that_are_no_weights_are_named(tmp_path: Path, what: str) -> None:
+    tensor, change, message = BAD_NUMBERS[what]
+    torch.save(changed(tensor, change), tmp_path / "c.pt")
+    model = small()
+    with pytest.raises(CheckpointError, match=re.escape(message)):
+        load_checkpoint(model, tmp_path / "c.pt")
+    assert same(model, small())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_floats_are_weights(tmp_path: Path, dtype: torch.dtype) -> None:
+    torch.save(changed("0.weight", lambda t: t.to(dtype)), tmp_path / "c.pt")
+    assert load_checkpoint(small(), tmp_path / "c.pt").matched == 7
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_a_file_that_holds_itself_is_refused(tmp_path: Path, length: int) -> None:
+    first: dict[str, Any] = {}
+    inner = first
+    for _ in range(length - 1):
+        inner["state_dict"] = {}
+        inner = inner["state_dict"]
+    inner["model"] = first
+    torch.save(first, tmp_path / "c.pt")
+    with pytest.raises(CheckpointError, match="holds itself and no weights"):
+        load_checkpoint(small(), tmp_path / "c.pt")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000 + ".pt", "a\0b"])
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(CheckpointError, match="there is no checkpoint file") as e:
+        load_checkpoint(small(), name)
+    assert len(str(e.value)) < 300

@@ -80,7 +80,7 @@ def test_options_reach_the_recipes(cli: Cli, net: tuple[str, ...]) -> None:
         (("--methods", "w4m4", "--baseline", "w4m32"), "the baseline 'w4m32' is none of the methods"),
         (("--methods", "w4m4", "--first-bits", "40"), "first_bits must be"),
         (("--methods", "w4m4", "--seeds", "-1"), "argument --seeds"),
-        (("--methods", "w4m4", "--csv", "no/folder.csv"), "no/folder.csv cannot be written"),
+        (("--methods", "w4m4", "--csv", "no/folder.csv"), "--csv no/folder.csv: there is no folder no"),
         (("--methods", "w4m4", "--model", "default"), "the model is named twice"),
         (("--methods", "none.toml"), "cannot read the recipe none.toml"),
         ((), "the following arguments are required: --methods"),

@@ -159,7 +159,7 @@ def test_other_data_do_not_go_on(place: Path, capsys: pytest.CaptureFixture[str]
         np.savez("other.npz", x=arrays["x"] + 1.0, y=arrays["y"])
     assert main(["train", "small.toml", "--data", "data.npz", "--out", "run", "--json"]) == 0
     assert main(["train", "small.toml", "--data", "other.npz", "--out", "run", "--json"]) == 2
-    assert "of another recipe or data set" in capsys.readouterr().err
+    assert "of another recipe, model, start or data set" in capsys.readouterr().err
 
 
 def test_a_model_name_is_forgiven_its_hyphens(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from oracles.image_layouts import write_camvid, write_cifar, write_imagenet, write_voc
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -140,7 +143,7 @@ def write(file: Path, how: str) -> None:
     elif how == "garbage":
         file.write_bytes(b"this is not an array")
     elif how == "no x":
-        np.savez(file, images=X)
+        np.savez(file, images=X, more=X)
     elif how == "labels":
         np.savez(file, x=X, y=Y[:3])
     elif how == "empty":
@@ -156,7 +159,7 @@ def write(file: Path, how: str) -> None:
         ("d.npy", "garbage", "is truncated or not a .npy file"),
         ("d.npz", "garbage", "is truncated or not a .npz file"),
         ("d.safetensors", "garbage", "is truncated or not a .safetensors file"),
-        ("d.npz", "no x", "holds images but no x"),
+        ("d.npz", "no x", "holds images, more but no x"),
         ("d.npz", "labels", "y has shape [3] for 7 samples"),
         ("d.npy", "empty", "holds no samples"),
         ("d.npy", "missing", "there is no data file"),
@@ -187,6 +190,11 @@ def factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "def split(s):\n"
         "    return [(torch.zeros(2, 3), torch.tensor([0, 1]))] if s == 'test' else [torch.ones(2, 3)]\n"
         "def tensor(): return torch.arange(10.0).view(5, 2)\n"
+        "def pair(): return torch.arange(10.0).view(5, 2), torch.arange(5)\n"
+        "def data_set(s): return torch.utils.data.TensorDataset(*pair())\n"
+        "class Own:\n"
+        "    def __len__(self): return 5\n"
+        "    def __getitem__(self, i): return {'image': torch.arange(2.0) + 2 * i, 'name': str(i)}\n"
         "def wrong(): return 3\n"
         "def fails(): raise ValueError('no\\nluck')\n"
         "value = 3\n"
@@ -201,6 +209,64 @@ def test_factories(factories: None) -> None:
     assert torch.equal(join(open_data("my_data_factories:split", "test")), torch.zeros(2, 3))
     parts = list(open_data("my_data_factories:tensor", "test", batch_size=2))
     assert [len(p) for p in parts] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["pair", "data_set", "Own"])
+def test_factories_of_samples(factories: None, name: str) -> None:
+    """(x, y), a data set of torch's, and an object with a length and numbers, of mappings."""
+    found: list[Any] = list(open_data(f"my_data_factories:{name}", "test", batch_size=2, count=3))
+    xs = [b if isinstance(b, Tensor) else b[0] for b in found]
+    assert torch.equal(torch.cat(xs), torch.arange(6.0).view(3, 2)) and [len(x) for x in xs] == [2, 1]
+    if name != "Own":
+        assert torch.cat([y for _, y in found]).tolist() == [0, 1, 2]
+    turned: list[Any] = list(open_data(f"my_data_factories:{name}", "test", batch_axis=1))
+    if name != "pair":  # whose own axes are the user's: x [5, 2] has no 5 samples on axis 1
+        assert (turned[0] if name == "Own" else turned[0][0]).shape == (2, 5)
+
+
+@pytest.mark.parametrize("kind", ["npz", "safetensors"])
+def test_the_only_array_of_a_file_is_x(tmp_path: Path, kind: str) -> None:
+    for names in (["frames"], ["frames", "y"], ["x", "extra", "y"]):
+        arrays = {n: Y if n == "y" else X if n in ("frames", "x") else X[:1] for n in names}
+        file = tmp_path / f"d.{kind}"
+        np.savez(file, **arrays) if kind == "npz" else save_arrays(arrays, file)
+        batch: Any = next(iter(open_data(str(file), "test")))
+        assert isinstance(batch, tuple) == ("y" in names)
+        assert torch.equal(batch[0] if "y" in names else batch, torch.as_tensor(X).float())
+
+
+@pytest.mark.parametrize(
+    "spec", ["x" * 5000, "x" * 5000 + ".npy", "m:" + "f" * 9000, "cifar10:" + "x" * 5000]
+)
+def test_names_that_are_too_long_are_one_short_sentence(spec: str) -> None:
+    with pytest.raises(PTQ4SNNError) as e:
+        open_data(spec, "test")
+    assert len(str(e.value)) < 500 and "\n" not in str(e.value)
+
+
+HEADERS = [
+    b"{'descr': '<f4', 'fortran_order': False, #shape': (3, 2)}",
+    b"{'descr': '<f4', 'nortran_order':(False, 'shape': (3, 2)}",
+    b"{'descr': '<f4', 'shape': " + b"(" * 5000 + b"3" + b")" * 5000 + b"}",
+    b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 3), }",
+    b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 3), }",
+    b"{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
+]
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_damaged_headers_are_one_sentence(tmp_path: Path, header: bytes, kind: str) -> None:
+    array = b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header + bytes(24)
+    file = tmp_path / f"d.{kind}"
+    if kind == "npy":
+        file.write_bytes(array)
+    else:
+        with zipfile.ZipFile(file, "w") as z:
+            z.writestr("x.npy", array)
+    with pytest.raises(DataError) as e:
+        next(iter(open_data(str(file), "test")))
+    assert "\n" not in str(e.value) and len(str(e.value)) < 400
 
 
 @pytest.mark.parametrize(

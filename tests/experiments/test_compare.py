@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 from collections.abc import Callable
@@ -150,7 +151,7 @@ def test_the_order_of_methods_does_not_matter(
         assert (r["right"], r["report"]) == (same["right"], same["report"])
 
 
-@pytest.mark.parametrize("change", ["limit", "calibration", "model", "test", "pool"])
+@pytest.mark.parametrize("change", ["limit", "calibration", "model", "graph", "test", "label", "pool"])
 def test_other_settings_are_other_runs(
     case: Case,
     shared: tuple[Comparison, Path],
@@ -166,6 +167,12 @@ def test_other_settings_are_other_runs(
         options["changes"] = {**FEW, "calibration": 40}
     elif change == "model":
         other.model = small_model(seed=5)
+    elif change == "graph":  # the same weights and classes, as with a constant of an imported module
+        other.model = copy.deepcopy(case.model)
+        other.model.register_forward_pre_hook(lambda m, args: (args[0] * 0.5,))
+    elif change == "label":  # one of all
+        other.test = [(x, y.clone()) for x, y in case.test]
+        other.test[1][1][7] = (other.test[1][1][7] + 1) % 10
     elif change == "test":
         other.test = [(x, y.flip(0)) for x, y in case.test]
     else:

@@ -1,17 +1,15 @@
-"""What a seed draws, and what the marks of model and data see."""
+"""What a seed draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ptq4snn.data.batches import ArraySamples
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.errors import DataError
-from ptq4snn.experiments.samples import data_mark, draw, model_mark, pool, reiterable
+from ptq4snn.experiments.samples import draw, pool, reiterable
 
 
 def drawn(samples: object, count: int, seed: int, axis: int = 0) -> Tensor:
@@ -40,30 +38,6 @@ def test_the_form_of_the_data_does_not_matter() -> None:
     assert drawn(part, 24, 5).max() < 10
     with pytest.raises(DataError, match="no samples"):
         pool([], 0)
-
-
-def test_data_marks_follow_content() -> None:
-    x = torch.rand(40, 2)
-    mark = data_mark(SampleBatches(ArraySamples(x), 7))
-    assert mark == data_mark(SampleBatches(ArraySamples(x.clone()), 9))
-    assert mark != data_mark(SampleBatches(ArraySamples(x + 1), 7))
-    assert mark != data_mark(SampleBatches(ArraySamples(x[:39]), 7))
-    assert mark != data_mark(SampleBatches(ArraySamples(x, torch.ones(40).long()), 7))
-    assert data_mark(SampleBatches(ArraySamples(x), 7), 20) == data_mark(
-        SampleBatches(ArraySamples(x[:20]), 7)
-    )
-    y = torch.zeros(40)
-    assert data_mark([(x, y)]) != data_mark([(x, y + 1)])
-
-
-def test_model_marks_follow_weights_and_settings(small_model: Callable[..., nn.Module]) -> None:
-    mark = model_mark(small_model())
-    assert mark == model_mark(small_model().train())
-    assert len({mark, model_mark(small_model(seed=1)), model_mark(small_model(T=5))}) == 3
-    changed = small_model()
-    with torch.no_grad():
-        next(changed.parameters()).view(-1)[0] += 1e-6
-    assert model_mark(changed) != mark
 
 
 def test_what_can_be_read_once_is_kept() -> None:

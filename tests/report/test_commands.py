@@ -82,7 +82,7 @@ def test_a_comparison_is_a_run_of_its_own(cli: Command, tmp_path: Path, kind: st
     ("argv", "says"),
     [
         (("report", "gone.ptq"), "there is no run gone.ptq"),
-        (("report", "model.ptq", "--out", "no/page.html"), "cannot be written"),
+        (("report", "model.ptq", "--out", "no/page.html"), "there is no folder no"),
         (("report", "model.ptq", "--out", "page.pdf"), "name an .html file"),
         (("report", "model.ptq", "--add", "model.ptq"), "is a report: only files of compare"),
         (("report", "model.ptq", "--figures", "model.ptq"), "is a file: name a folder"),

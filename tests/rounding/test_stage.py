@@ -187,3 +187,14 @@ def test_without_remembered_samples_the_kept_ones_are_used() -> None:
     p = fresh("sew", packed=[])
     assert [x.shape for x in p.samples_again()] == [x.shape for x in p.kept]
     assert set(rounded(p, RECIPE.replace(rounding="gptq"))) == set(rounded(fresh("sew")))
+
+
+def test_units_of_another_graph_are_not_taken(tmp_path: Path) -> None:
+    """The weights, samples and scales are the same, but not what reaches the layers."""
+    recipe = Recipe.parse("gptq+w4m4")
+    rounded(fresh("sew", work=tmp_path), recipe)
+    files = set(tmp_path.iterdir())
+    other = fresh("sew", work=tmp_path)
+    other.model.register_forward_pre_hook(lambda m, args: (args[0] * 0.5,))
+    rounded(other, recipe)
+    assert len(set(tmp_path.iterdir())) == 2 * len(files)

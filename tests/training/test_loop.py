@@ -119,8 +119,54 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
 
 def test_another_recipe_does_not_go_on(tmp_path: Path) -> None:
     run(tmp_path)
-    with pytest.raises(CheckpointError, match="another recipe or data set"):
+    with pytest.raises(CheckpointError, match="another recipe, model, start or data set"):
         run(tmp_path, recipe(weight_decay=0.5))
+
+
+def test_other_samples_do_not_go_on(tmp_path: Path) -> None:
+    """Not even if the first, the middle and the last are the same."""
+    run(tmp_path)
+    for part in ("x", "y"):
+        other = Blobs()
+        values = getattr(other, part)
+        values[7] = 1 - values[7]
+        with pytest.raises(CheckpointError, match="another recipe, model, start or data set"):
+            train(recipe(), make, other, tmp_path)
+
+
+def test_another_model_does_not_go_on(tmp_path: Path) -> None:
+    def louder(T: int | None) -> nn.Module:
+        model = make(T)
+        model.register_forward_pre_hook(lambda m, args: (args[0] * 2,))  # the same weights' names and shapes
+        return model
+
+    run(tmp_path)
+    with pytest.raises(CheckpointError, match="another recipe, model, start or data set"):
+        train(recipe(), louder, Blobs(), tmp_path)
+
+
+def test_other_weights_to_start_from_do_not_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "start.pt"
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        torch.save(make(None).state_dict(), file)
+        if seed == 0:
+            run(tmp_path / "run", recipe(start=str(file)))
+            run(tmp_path / "run", recipe(start=str(file)), report=lambda epoch: pytest.fail("trained again"))
+    with pytest.raises(CheckpointError, match="another recipe, model, start or data set"):
+        run(tmp_path / "run", recipe(start=str(file)))
+    file.unlink()
+    with pytest.raises(CheckpointError, match="there is no checkpoint file"):
+        run(tmp_path / "run", recipe(start=str(file)))
+
+
+def test_a_place_is_written_whole_and_keeps_its_mode(tmp_path: Path) -> None:
+    run(tmp_path)
+    (tmp_path / "resume.pt").chmod(0o600)
+    (tmp_path / ".resume.pt").mkdir()  # the guessable name of a draft
+    run(tmp_path)
+    assert (tmp_path / "resume.pt").stat().st_mode & 0o777 == 0o600
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".resume.pt", "resume.pt"]
 
 
 def test_a_damaged_place_is_named(tmp_path: Path) -> None:
@@ -209,11 +255,10 @@ def test_samples_that_the_model_cannot_take(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: object, path: Path) -> None:
-        path.write_bytes(b"half")
-        raise RuntimeError("iostream error")
+    def full(self: Path, place: Path) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(torch, "save", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(CheckpointError, match="is there space left"):
         run(tmp_path)
     assert not list(tmp_path.iterdir())

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
 from ptq4snn.data.samples import VOID
-from ptq4snn.training.card import write_whole
 from ptq4snn.training.objective import class_weights, loss
 from ptq4snn.training.schedule import learning_rate
 
@@ -46,18 +44,3 @@ def test_class_weights_are_inverse_roots_of_frequencies() -> None:
 def test_class_255_is_not_void() -> None:
     logits = torch.zeros(2, 1000)
     assert float(loss(logits, torch.tensor([255, 255]), 0.0)) == pytest.approx(math.log(1000.0))
-
-
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "card.md"
-    write_whole(file, b"old")
-
-    def full(path: Path, content: bytes) -> None:
-        with path.open("wb") as draft:
-            draft.write(content[:1])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space"):
-        write_whole(file, b"new")
-    assert file.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["card.md"]

@@ -76,3 +76,11 @@ def test_built_in_recipes_are_of_built_in_models() -> None:
 
 def test_a_model_without_a_recipe_of_its_own_gets_the_default() -> None:
     assert TrainingRecipe.parse("sew-resnet18-cifar10") == TrainingRecipe("sew-resnet18-cifar10")
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "x=" + "{a=" * 3000, "a" * 100_000 + "=1"])
+def test_deep_and_long_toml_is_one_short_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "recipe.toml").write_text(text)
+    with pytest.raises(RecipeError) as e:
+        TrainingRecipe.parse(str(tmp_path / "recipe.toml"))
+    assert len(str(e.value)) < 900 and "\n" not in str(e.value)

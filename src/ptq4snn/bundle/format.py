@@ -12,9 +12,8 @@ import json
 import math
 import os
 import reprlib
-import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
@@ -24,7 +23,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
 from ptq4snn.bundle.packing import element_count, pack, unpack
-from ptq4snn.errors import BundleError
+from ptq4snn.errors import BundleError, OutputError
+from ptq4snn.files import write_whole
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "JSON", "Bundle", "IntegerArray", "read_bundle", "write_bundle"]
 
@@ -83,7 +83,8 @@ def write_bundle(
         metadata |= {"format": FORMAT, "sha256": _checksum(metadata, tensors)}
         header = _header(metadata, tensors)
         prefix = len(header).to_bytes(8, "little")
-        _replace(Path(path).resolve(), [prefix, header, *(tensor.data for tensor in tensors.values())])
+        parts = [prefix, header, *(tensor.data for tensor in tensors.values())]
+        write_whole(Path(path), parts, sync=True)
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Bundle:
@@ -208,21 +209,6 @@ def _header(metadata: Mapping[str, str], tensors: Mapping[str, _Tensor]) -> byte
     return text
 
 
-def _replace(path: Path, parts: Iterable[bytes | bytearray]) -> None:
-    """Write a file beside `path`, with ordinary permissions, sync it, then let it take its place."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}.ptq.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-
-
 @contextmanager
 def _about(what: str) -> Iterator[None]:
     """Begin the message of an error with the file or array that it is about."""
@@ -230,6 +216,8 @@ def _about(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise BundleError(f"{what}: {error.strerror or error}; check the path, rights and space") from error
+    except OutputError as error:  # names its file already
+        raise BundleError(str(error)) from error
     except (BundleError, ValueError) as error:
         raise BundleError(f"{what}: {error}") from error
 

@@ -16,8 +16,8 @@ from ptq4snn.bundle.plan_arrays import attach, detach
 from ptq4snn.discovery.exclusion import is_inside
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
-from ptq4snn.errors import BundleError, RecipeError
-from ptq4snn.files import write_whole
+from ptq4snn.errors import BundleError, OutputError, RecipeError
+from ptq4snn.files import check_target, write_whole
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.plan import Plan
@@ -62,6 +62,11 @@ def save_model(q: QuantizedModel, path: Path) -> None:
             'a model with arithmetic "float" or float weights has no integers to store; quantize with '
             'arithmetic="integer" and 2 to 8 weight bits to save it'
         )
+    try:
+        for end in ("", f"{REPORT}.json", f"{REPORT}.html"):
+            check_target(f"{path}{end}")
+    except OutputError as why:
+        raise BundleError(str(why)) from why
     integers = {}
     for name, i in q.integers.items():
         bits = q.plan.projections[name].bits

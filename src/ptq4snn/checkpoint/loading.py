@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from ptq4snn.checkpoint.fitting import check_fit, listing, own_tensors
@@ -14,6 +15,9 @@ from ptq4snn.checkpoint.reading import read
 from ptq4snn.errors import CheckpointError
 
 __all__ = ["Loaded", "load_checkpoint"]
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+VARIANCE = "running_var"  # of BatchNorm
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> Loaded:
     content = read(path)
     named = adapt(model, content.state)
     check_fit(model, named.state, path)
-    check_finite(named.state, path)
+    check_numbers(model, named.state, path)
     model.load_state_dict(named.state, strict=False)  # only what is optional can still be missing
     return Loaded(
         path,
@@ -57,7 +61,16 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> Loaded:
     )
 
 
-def check_finite(state: dict[str, Tensor], path: Path) -> None:
+def check_numbers(model: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    """That weights are real numbers, finite in the model's own type, and variances not negative."""
+    own = own_tensors(model)
     for name, tensor in state.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        if name not in own or not own[name].is_floating_point():
+            continue
+        if tensor.dtype not in FLOATS:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise CheckpointError(f"{path}: {name} is stored as {kind}: export the weights as float32")
+        if not bool(tensor.to(own[name].dtype).isfinite().all()):
             raise CheckpointError(f"{path}: {name} holds NaN or inf; train or export the model again")
+        if name.rpartition(".")[2] == VARIANCE and bool((tensor < 0).any()):
+            raise CheckpointError(f"{path}: {name} holds negative variances; train or export the model again")

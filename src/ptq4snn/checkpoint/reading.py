@@ -25,6 +25,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ptq4snn.errors import CheckpointError
+from ptq4snn.files import is_file, short
 
 __all__ = ["Content", "read"]
 
@@ -95,8 +96,8 @@ def read(path: Path) -> Content:
 
 def read_file(path: Path) -> Any:
     """All of the file; pickled objects that could run code are refused unexecuted."""
-    if not path.is_file():
-        raise CheckpointError(f"there is no checkpoint file {path}")
+    if not is_file(path):
+        raise CheckpointError(f"there is no checkpoint file {short(path)}")
     try:
         with warnings.catch_warnings(), stand_ins():
             warnings.simplefilter("ignore")  # torch's advice on pickle protocols; refusals are raised anyway
@@ -126,7 +127,11 @@ def is_pickle(path: Path) -> bool:
 def unwrap(content: Any, path: Path) -> Content:
     """The state_dict inside training checkpoints such as {'model': ..., 'epoch': ...}."""
     average = None
+    seen = set[int]()  # of what is alive inside of the file's content
     while isinstance(content, Mapping):
+        if id(content) in seen:
+            raise CheckpointError(f"{path} holds itself and no weights: save model.state_dict()")
+        seen.add(id(content))
         inner = [k for k in (*WRAPPERS, *AVERAGES) if isinstance(content.get(k), Mapping)]
         if not inner:
             break

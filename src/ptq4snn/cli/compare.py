@@ -10,6 +10,7 @@ from typing import Any
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
+from ptq4snn.files import check_target, write_whole
 
 __all__ = ["changed_fields", "name_model", "print_run", "run"]
 
@@ -22,12 +23,12 @@ def run(args: argparse.Namespace) -> None:
     if args.baseline is not None:
         find_baseline(methods, args.baseline)
     name_model(args)
-    check_target(args.csv)
+    if args.csv is not None:
+        check_target(args.csv, "--csv")
 
     from ptq4snn.cli.inputs import load_data, load_device, load_whole_model
     from ptq4snn.experiments.compare import compare
     from ptq4snn.experiments.tables import raw_csv, text_table
-    from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
 
     comparison = compare(
@@ -65,15 +66,6 @@ def name_model(args: argparse.Namespace) -> None:
             f"the model is named twice, {args.named!r} and --model {args.model!r}: name it once"
         )
     args.model = args.named or args.model
-
-
-def check_target(file: str | None) -> None:
-    """A bad name must not be found out after the long work."""
-    if file is None:
-        return
-    path = Path(file)
-    if path.is_dir() or not path.parent.is_dir():
-        raise PTQ4SNNError(f"{file} cannot be written: name a file in a folder that exists")
 
 
 def print_run(method: Method, seed: int | None, result: dict[str, Any], stored: bool) -> None:

@@ -26,8 +26,7 @@ def run(args: argparse.Namespace) -> None:
 
     from ptq4snn.cli.inputs import load_data, load_device, load_whole_model, ran_on
     from ptq4snn.experiments.compare import Bench
-    from ptq4snn.experiments.experiment import run_experiment
-    from ptq4snn.experiments.store import fingerprint
+    from ptq4snn.experiments.experiment import identity, run_experiment
     from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
 
@@ -45,8 +44,8 @@ def run(args: argparse.Namespace) -> None:
     outcome = run_experiment(experiment, bench, ran, args.seeds, changes, print_run)
     text = json.dumps(outcome.data, indent=2)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", args.model or "default")
-    mark = fingerprint([bench.marks, args.seeds, changes, args.limit])[:8]  # other runs keep their files
-    base = Path(args.out) / f"{experiment.name}.{name}.{mark}"
+    ran_as = identity(experiment, bench, args.seeds, changes, args.limit)[:8]
+    base = Path(args.out) / f"{experiment.name}.{name}.{ran_as}"
     write_whole(base.with_name(f"{base.name}.json"), text + "\n")
     write_whole(base.with_name(f"{base.name}.csv"), outcome.csv)
     if args.json:

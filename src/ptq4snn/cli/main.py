@@ -11,6 +11,7 @@ from typing import Any
 
 from ptq4snn.cli.options import build_parser
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.files import short
 
 __all__ = ["main"]
 
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as e:
-        where = f": {e.filename}" if e.filename else ""
+        where = f": {short(e.filename)}" if e.filename else ""
         return complain(f"{e.strerror or e}{where}")
     except MemoryError:
         return complain("there is not enough memory: take fewer samples or time steps at a time")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import ptq4snn
 from ptq4snn.cli.inputs import load_data, load_device, load_loop, load_model
 from ptq4snn.errors import PTQ4SNNError, RecipeError
+from ptq4snn.files import check_target, write_together
 from ptq4snn.progress import for_terminal
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.terminal import show
@@ -77,22 +77,17 @@ def target(args: argparse.Namespace, recipe: Recipe) -> Path | None:
     out = Path(args.out or OUT)
     if args.work is not None and Path(args.work).exists() and not Path(args.work).is_dir():
         raise PTQ4SNNError(f"--work {args.work} is a file: name a folder")
-    if out.is_dir():
-        raise PTQ4SNNError(f"--out {out} is a folder: name a file")
-    if not out.parent.is_dir():
-        raise PTQ4SNNError(f"--out {out}: there is no folder {out.parent}")
-    if not os.access(out.parent, os.W_OK):
-        raise PTQ4SNNError(f"--out {out}: the folder {out.parent} cannot be written to")
+    for end in ("", REPORT, PAGE):
+        check_target(f"{out}{end}", "--out")
     return out
 
 
 def save(q: Any, out: Path) -> list[Path]:
-    """Write bundle, report and page beside their places, then move all: nothing is ever half-written."""
+    """Write bundle, report and page, all or none of them; the bundle last: where it is, its report is."""
     with tempfile.TemporaryDirectory(prefix=".ptq4snn-", dir=out.parent) as folder:
         draft = Path(folder) / out.name
         q.save(draft)
         pairs = [(Path(f"{draft}{end}"), Path(f"{out}{end}")) for end in ("", REPORT, PAGE)]
         pairs = [(source, place) for source, place in pairs if source.exists()]
-        for source, place in reversed(pairs):  # the bundle last: where it is, its report is
-            source.replace(place)
+        write_together({place: source.read_bytes() for source, place in reversed(pairs)}, sync=True)
     return [place for _, place in pairs]

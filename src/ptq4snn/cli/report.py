@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.files import check_target
 from ptq4snn.report.drawing import converter, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels
 from ptq4snn.report.page import write_page
@@ -26,8 +27,9 @@ def run(args: argparse.Namespace) -> None:
                 f"--add {one.path} is a report: only files of compare and experiment are added"
             )
     page = Path(args.out) if args.out else found.path.with_suffix(".html")
-    if page.suffix != ".html" or page.is_dir() or not page.parent.is_dir():
-        raise PTQ4SNNError(f"--out {page} cannot be written: name an .html file in a folder that exists")
+    if page.suffix != ".html":
+        raise PTQ4SNNError(f"--out {page} cannot be written: name an .html file")
+    check_target(page, "--out")
     folder = None if args.figures is None else figures_folder(args.figures)
     with whole(found):
         report, others = (found.data, added) if found.kind == "report" else ({}, [found, *added])

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.data.arrays import READERS, open_arrays
 from ptq4snn.errors import DataError, PTQ4SNNError
-from ptq4snn.files import write_whole
+from ptq4snn.files import check_target, write_whole
 from ptq4snn.runtime import State, load
 
 __all__ = ["read_array", "run"]
@@ -44,20 +45,16 @@ def check(args: argparse.Namespace) -> None:
     if not args.stream and (args.state or args.save_state):
         raise PTQ4SNNError("--state and --save-state need --stream: whole sequences start from rest")
     for option, name in (("--out", args.out), ("--save-state", args.save_state)):
-        if name is not None and not Path(name).parent.is_dir():
-            raise PTQ4SNNError(f"{option} {name}: there is no folder {Path(name).parent}")
-        if name is not None and Path(name).is_dir():
-            raise PTQ4SNNError(f"{option} {name} is a folder: name a file")
+        if name is not None:
+            check_target(name, option)
 
 
 def read_array(name: str) -> Array:
-    """Numbers of a .npy file as float32; Python objects in it are refused unread."""
-    try:
-        x = np.load(name, allow_pickle=False)
-    except (ValueError, EOFError) as why:
-        raise DataError(f"{name} is not a .npy file of numbers: write one with numpy.save") from why
-    if not isinstance(x, np.ndarray):
-        raise DataError(f"{name} holds several arrays: give a .npy file with one")
+    """The samples of a .npy, .npz or .safetensors file as float32; Python objects are refused unread."""
+    if Path(name).suffix not in READERS:
+        raise DataError(f"{name} is no file of arrays: give a .npy, .npz or .safetensors file")
+    found = open_arrays(Path(name))[0]
+    x = found if isinstance(found, np.ndarray) else np.asarray(found[:])
     if x.dtype.kind not in "fiub":
         raise DataError(f"{name} holds {x.dtype}, not numbers: give an array of numbers")
     return x.astype(np.float32)

@@ -1,26 +1,21 @@
-"""Arrays of the user as samples: tensors, and .npy, .npz and .safetensors files with x and maybe y."""
+"""Arrays of the user as samples: tensors, files of arrays, data sets of single samples."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ptq4snn.data.samples import Batch, Samples
+from ptq4snn.data.arrays import open_arrays, readable
+from ptq4snn.data.samples import Batch, Origin, Samples
 from ptq4snn.errors import DataError
+from ptq4snn.forms import inputs_and_labels, stacked
 
-__all__ = ["READERS", "ArraySamples", "BatchAxis", "OneByOne", "file_samples"]
-
-# what damaged files make the parsers raise
-UNREADABLE = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError, TypeError)
-
+__all__ = ["ArraySamples", "BatchAxis", "OneByOne", "file_samples"]
 
 FLOATS = (np.float16, np.float32, np.float64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -36,8 +31,8 @@ class ArraySamples:
         shape = shape_of(x)
         if not 0 <= axis < len(shape):
             raise DataError(f"{name}: x has shape {shape} and no batch axis {axis}: change batch_axis")
-        self.x, self.y, self.axis, self.count = x, y, axis, shape[axis]
-        if self.count == 0:
+        self.x, self.y, self.axis, self.count, self.name = x, y, axis, shape[axis], name
+        if 0 in shape:
             raise DataError(f"{name} holds no samples: x has shape {shape}")
         for key, values in (("x", x), ("y", y)):
             if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
@@ -56,6 +51,9 @@ class ArraySamples:
     def __getitem__(self, indices: Sequence[int]) -> Batch:
         x = read_parts(self.x, indices, self.axis, torch.float32)
         return x if self.y is None else (x, read_parts(self.y, indices, 0, torch.int64))
+
+    def origin(self, indices: Sequence[int]) -> Origin | None:
+        return Origin([self.name], [self.axis]) if isinstance(self.name, Path) else None
 
 
 def shape_of(values: Any) -> list[int]:
@@ -85,18 +83,17 @@ def runs(indices: Sequence[int]) -> Iterator[slice]:
 
 
 class OneByOne:
-    """Samples of a map-style data set of pairs (x, label)."""
+    """Samples of a map-style data set: `items[3]` is x, (x, label) or a mapping with names of such."""
 
-    def __init__(self, pairs: Any) -> None:
-        self.pairs = pairs
+    def __init__(self, items: Any, axis: int = 0) -> None:
+        self.items, self.axis = items, axis
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return len(self.items)
 
-    def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        pairs = [self.pairs[i] for i in indices]
-        x = torch.stack([torch.as_tensor(x, dtype=torch.float32) for x, _ in pairs])
-        return x, torch.stack([torch.as_tensor(y).long() for _, y in pairs])
+    def __getitem__(self, indices: Sequence[int]) -> Batch:
+        x, y = inputs_and_labels(stacked([self.items[i] for i in indices], self.axis))
+        return x.float() if y is None else (x.float(), y.long())
 
 
 class BatchAxis:
@@ -114,43 +111,13 @@ class BatchAxis:
             raise DataError(f"a batch of shape {list(x.shape)} has no batch axis {self.axis}")
         return x.movedim(0, self.axis).contiguous(), y
 
+    def origin(self, indices: Sequence[int]) -> Origin | None:
+        found: Origin | None = self.samples.origin(indices) if hasattr(self.samples, "origin") else None
+        kind = type(self.samples).__name__
+        return None if found is None else Origin(found.files, [kind, found.settings, self.axis])
+
 
 def file_samples(path: Path, axis: int) -> ArraySamples:
     """x and maybe y of a .npy (mapped), .npz (read whole) or .safetensors (sliced) file."""
-    try:
-        x, y = READERS[path.suffix](path)
-        return ArraySamples(x, y, axis, path)
-    except FileNotFoundError as e:
-        raise DataError(f"there is no data file {path}") from e
-    except OSError as e:
-        raise DataError(f"cannot read the data file {path}: {e.strerror or e}") from e
-    except UNREADABLE as e:
-        raise DataError(f"{path} is truncated or not a {path.suffix} file of numbers") from e
-
-
-def read_npy(path: Path) -> tuple[Any, Any]:
-    return np.load(path, mmap_mode="r", allow_pickle=False), None
-
-
-def read_npz(path: Path) -> tuple[Any, Any]:
-    with np.load(path, allow_pickle=False) as arrays:
-        need_x(path, arrays.files)
-        return arrays["x"], arrays["y"] if "y" in arrays.files else None
-
-
-def read_safetensors(path: Path) -> tuple[Any, Any]:
-    if not path.exists():
-        raise FileNotFoundError(path)
-    handle: Any = safe_open(path, framework="pt")  # stays open: x and y are read slice by slice
-    names = list(handle.keys())
-    need_x(path, names)
-    return handle.get_slice("x"), handle.get_slice("y") if "y" in names else None
-
-
-def need_x(path: Path, names: list[str]) -> None:
-    if "x" not in names:
-        found = ", ".join(names) or "nothing"
-        raise DataError(f"{path} holds {found} but no x: name the samples x and the labels y")
-
-
-READERS = {".npy": read_npy, ".npz": read_npz, ".safetensors": read_safetensors}
+    with readable(path):
+        return ArraySamples(*open_arrays(path, "pt"), axis, path)

@@ -21,7 +21,7 @@ from ptq4snn.data.images import (
     height_width,
     scale_pixels,
 )
-from ptq4snn.data.samples import VOID, Preprocessing
+from ptq4snn.data.samples import VOID, Origin, Preprocessing
 from ptq4snn.errors import DataError
 
 __all__ = ["CamVidSamples"]
@@ -78,6 +78,9 @@ class CamVidSamples:
 
     def __len__(self) -> int:
         return len(self.arrays[0])
+
+    def origin(self, indices: Sequence[int]) -> Origin:
+        return Origin([self.file], [self.split, self.size, self.mean, self.std])
 
     def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         x, y = (torch.from_numpy(values[list(indices)]) for values in self.arrays)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ptq4snn.data.cifar_python import read_python
 from ptq4snn.data.images import Pixels, colours, scale_pixels
-from ptq4snn.data.samples import Preprocessing
+from ptq4snn.data.samples import Origin, Preprocessing
 from ptq4snn.errors import DataError
 
 __all__ = ["MEAN", "STD", "CifarSamples", "find_cifar", "normalize", "read_cifar10"]
@@ -143,6 +143,9 @@ class CifarSamples:
     def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         images, labels = self.pixels(indices)
         return scale_pixels(images, self.mean, self.std), labels
+
+    def origin(self, indices: Sequence[int]) -> Origin:
+        return Origin(self.files, [self.classes, self.mean, self.std])
 
 
 def normalize(pixels: Tensor) -> Tensor:

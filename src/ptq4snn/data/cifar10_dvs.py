@@ -9,6 +9,7 @@ AEDAT 2.0 is header lines that begin with #, then big-endian pairs of 32 bits, a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 
 from ptq4snn.data.events import Events, EventSamples, check_events, class_files, open_integers, read_bytes
 from ptq4snn.data.images import height_width
-from ptq4snn.data.samples import Preprocessing
+from ptq4snn.data.samples import Origin, Preprocessing
 from ptq4snn.errors import DataError
 
 __all__ = ["CIFAR10DVSSamples", "read_aedat", "read_events_npz"]
@@ -55,6 +56,10 @@ class CIFAR10DVSSamples(EventSamples):
                 f"{folder} leaves no recordings to test with: a class needs 10 files for a 9:1 split"
             )
         self.labels = torch.tensor(labels)
+
+    def origin(self, indices: Sequence[int]) -> Origin:
+        labels = [int(self.labels[i]) for i in indices]
+        return Origin([self.files[i] for i in indices], [self.steps, self.size, labels])
 
     def events(self, i: int) -> Events:
         file = self.files[i]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ptq4snn.data.cifar import CifarSamples
 from ptq4snn.data.event_simulator import Camera, simulate_events
 from ptq4snn.data.events import Events, EventSamples
 from ptq4snn.data.images import height_width
-from ptq4snn.data.samples import Preprocessing
+from ptq4snn.data.samples import Origin, Preprocessing
 from ptq4snn.errors import DataError
 
 __all__ = ["CAMERA", "CIFAR10DVSSimSamples"]
@@ -53,9 +54,12 @@ class CIFAR10DVSSimSamples(EventSamples):
         cifar = CifarSamples(cifar_root, "cifar10", train)
         labels = np.concatenate([labels for _, labels in cifar.parts])
         chosen = first_per_class(labels, TRAIN_PER_CLASS if train else TEST_PER_CLASS)[:count]
-        self.pixels, self.labels = cifar.pixels(chosen)
+        self.files, self.pixels, self.labels = cifar.files, *cifar.pixels(chosen)
         self.numbers = [i if train else TEST_NUMBER + i for i in chosen]
         self.kept: dict[int, npt.NDArray[np.uint8]] = {}
+
+    def origin(self, indices: Sequence[int]) -> Origin:
+        return Origin(self.files, [self.steps, self.size, self.seed, self.numbers])
 
     def sample(self, i: int) -> Tensor:
         if i not in self.kept:

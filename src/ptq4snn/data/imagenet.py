@@ -27,7 +27,7 @@ from ptq4snn.data.images import (
     resize_shorter,
     scale_pixels,
 )
-from ptq4snn.data.samples import Preprocessing
+from ptq4snn.data.samples import Origin, Preprocessing
 from ptq4snn.errors import DataError
 
 __all__ = ["ImageNetSamples", "holds_imagenet"]
@@ -92,8 +92,15 @@ class ImageNetSamples:
     def __len__(self) -> int:
         return len(self.names)
 
+    def _file(self, index: int) -> Path:
+        return self.folder / self.wnids[self.labels[index]] / self.names[index]
+
+    def origin(self, indices: Sequence[int]) -> Origin:
+        settings = [self.size, self.shorter, self.interpolation, self.mean, self.std, self.wnids]
+        return Origin([self._file(i) for i in indices], settings)
+
     def _read(self, index: int) -> Pixels:
-        image = read_image(self.folder / self.wnids[self.labels[index]] / self.names[index]).convert("RGB")
+        image = read_image(self._file(index)).convert("RGB")
         image = resize_shorter(image, self.shorter, self.interpolation)
         return planes(center_crop(image, *self.size))
 

@@ -9,6 +9,7 @@ The .npz holds {train,test}_{x,y,p,t_us,offsets,label}; recording i is offsets[i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from ptq4snn.data.events import (
     read_bytes,
 )
 from ptq4snn.data.images import height_width
-from ptq4snn.data.samples import Preprocessing
+from ptq4snn.data.samples import Origin, Preprocessing
 from ptq4snn.errors import DataError
 
 __all__ = ["NMNISTNIRSamples", "NMNISTSamples", "read_atis"]
@@ -54,6 +55,10 @@ class NMNISTSamples(EventSamples):
         self.source = Packed(root, train) if root.suffix == ".npz" else Files(root, train)
         self.labels = self.source.labels
         self.sorted_by_class = bool((self.labels.diff() >= 0).all())
+
+    def origin(self, indices: Sequence[int]) -> Origin:
+        found = self.source.origin(indices)
+        return Origin(found.files, [self.steps, self.size, found.settings])
 
     def events(self, i: int) -> Events:
         return self.source.events(i)
@@ -90,6 +95,9 @@ class Files:
         self.files = [f for part in files for f in part]
         self.labels = torch.tensor([digit for digit, part in enumerate(files) for _ in part])
 
+    def origin(self, indices: Sequence[int]) -> Origin:
+        return Origin([self.files[i] for i in indices], [int(self.labels[i]) for i in indices])
+
     def events(self, i: int) -> Events:
         return read_atis(self.files[i])
 
@@ -111,7 +119,7 @@ class Packed:
 
     def __init__(self, path: Path, train: bool) -> None:
         split = "train" if train else "test"
-        self.path = path
+        self.path, self.split = path, split
         arrays = open_integers(path, [f"{split}_{key}" for key in KEYS])
         self.t, self.x, self.y, self.p, self.offsets, label = arrays
         n, ends = len(self.t), self.offsets.astype(np.int64)
@@ -121,6 +129,9 @@ class Packed:
         if label.min() < 0 or label.max() >= len(DIGITS):
             raise DataError(f"{path} is damaged: {split}_label {label.max()} is no digit")
         self.labels = torch.from_numpy(label.astype(np.int64))
+
+    def origin(self, indices: Sequence[int]) -> Origin:
+        return Origin([self.path], self.split)
 
     def events(self, i: int) -> Events:
         a, b = self.offsets[i : i + 2]

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from ptq4snn.errors import DataError, PTQ4SNNError
 
-__all__ = ["VOID", "Batch", "Preprocessing", "Readable", "SampleBatches", "Samples", "check_labels"]
+__all__ = [
+    "VOID", "Batch", "Origin", "Preprocessing", "Readable", "SampleBatches", "Samples", "check_labels",
+]  # fmt: skip
 
 VOID = 255  # label of pixels that are not scored
 
 Batch = Tensor | tuple[Tensor, Tensor]
 B = TypeVar("B", bound=Batch)
 B_co = TypeVar("B_co", bound=Batch, covariant=True)
+
+
+class Origin(NamedTuple):
+    """The files that samples are read from, and how: while neither changes, the samples are the same.
+
+    Samples of files tell it by `origin(indices)`; those that cannot tell are read to see what they are.
+    """
+
+    files: Sequence[Path]
+    settings: Any  # plain values
 
 
 class Readable(Protocol[B_co]):

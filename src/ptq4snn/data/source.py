@@ -11,13 +11,16 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
-from ptq4snn.data.batches import READERS, ArraySamples, BatchAxis, OneByOne, file_samples
+from ptq4snn.data.arrays import READERS
+from ptq4snn.data.batches import ArraySamples, BatchAxis, OneByOne, file_samples
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.registry import DATA, Split, recognise
 from ptq4snn.data.sample import default_sample
 from ptq4snn.data.samples import Batch, Preprocessing, SampleBatches, Samples
 from ptq4snn.errors import DataError
 from ptq4snn.factory import find_factory, run_factory
+from ptq4snn.files import short
+from ptq4snn.forms import as_tensor, is_data_set, is_pair
 
 __all__ = ["DATA", "Split", "has_splits", "open_data", "open_labelled", "open_samples"]
 
@@ -42,8 +45,8 @@ def open_data(
     NAME:PATH, or a PATH that holds a data set: see `open_samples`. Where it is sorted by class, calibration
         and a `count` take samples in a random order, which `seed` fixes.
     a .npy, .npz or .safetensors file: its x (and y), whatever the split.
-    package.module:factory: the tensor or the iterable of batches that factory(split) returns, or factory()
-        if it takes no argument; an iterable is handed on as it is.
+    package.module:factory: what factory(split) returns, or factory() if it takes no argument: a tensor,
+        (x, y), a data set of samples, or an iterable of batches, which is handed on as it is.
     """
     if spec == "default":
         return _chosen(_embedded(split), batch_size, workers, count)
@@ -58,14 +61,23 @@ def open_data(
     if path.suffix in READERS:
         return _chosen(file_samples(path, batch_axis), batch_size, workers, count)
     if ":" in spec:
-        made: Iterable[Batch] = _factory(spec, split)
+        made: Any = _factory(spec, split)
         if isinstance(made, Tensor | np.ndarray):
-            return _chosen(ArraySamples(made, None, batch_axis, spec), batch_size, workers, count)
-        return made
+            return _chosen(ArraySamples(dense(made), None, batch_axis, spec), batch_size, workers, count)
+        if is_pair(made, batch_axis):
+            return _chosen(
+                ArraySamples(dense(made[0]), dense(made[1]), batch_axis, spec), batch_size, workers, count
+            )
+        if is_data_set(made):
+            return _chosen(OneByOne(made, batch_axis), batch_size, workers, count)
+        batches: Iterable[Batch] = made
+        return batches
     if path.exists():
-        raise DataError(f"{spec} has the ending {path.suffix!r}: give a .npy, .npz or .safetensors file")
+        raise DataError(
+            f"{spec} has the ending {short(path.suffix)!r}: give a .npy, .npz or .safetensors file"
+        )
     raise DataError(
-        f"there is no data {spec!r}: give default, the folder of a data set ({', '.join(DATA)}), "
+        f"there is no data {short(spec)!r}: give default, the folder of a data set ({', '.join(DATA)}), "
         "NAME:FOLDER, a .npy, .npz or .safetensors file, or package.module:factory"
     )
 
@@ -75,9 +87,13 @@ def open_samples(
 ) -> Samples:
     """The data set at `NAME:PATH`, or at a plain PATH: then `name` says what it is, or else its content."""
     chosen, path = _named(spec)
-    chosen = chosen or name or recognise(path)
-    if not path.exists():
-        raise DataError(f"there is no data {str(path)!r}: give the folder or file of a data set")
+    try:
+        there = path.exists()
+        chosen = chosen or name or recognise(path)
+    except (OSError, ValueError) as e:
+        raise DataError(_no_name(spec, e)) from e
+    if not there:
+        raise DataError(f"there is no data {short(path)!r}: give the folder or file of a data set")
     if chosen is None:
         raise DataError(f"{path} holds none of the data sets {', '.join(DATA)}: say which it is, NAME:{path}")
     if chosen not in DATA:
@@ -157,8 +173,17 @@ def _unknown(name: str) -> str:
 
 def _is_data_set(spec: str) -> bool:
     """Whether `spec` names a data set rather than a file of x and y, a factory or nothing."""
-    name, path = _named(spec)
-    return name is not None or path.is_dir() or recognise(path) is not None
+    try:
+        name, path = _named(spec)
+        return name is not None or path.is_dir() or recognise(path) is not None
+    except (OSError, ValueError) as e:  # a name that is too long, or has a zero byte
+        raise DataError(_no_name(spec, e)) from e
+
+
+def _no_name(spec: str, why: OSError | ValueError) -> str:
+    """Why no file or folder can be called so."""
+    reason = (why.strerror if isinstance(why, OSError) else None) or str(why)
+    return f"there is no data {short(spec)!r}: {reason[0].lower()}{reason[1:]}"
 
 
 def _order(samples: Samples, split: Split, count: int | None, seed: int) -> Sequence[int]:
@@ -170,7 +195,14 @@ def _order(samples: Samples, split: Split, count: int | None, seed: int) -> Sequ
     return range(len(samples))[:count]
 
 
-def _chosen(samples: ArraySamples, batch_size: int, workers: int, count: int | None) -> SampleBatches[Batch]:
+def dense(values: Any) -> Any:
+    """An array as it is; a tensor that holds its numbers one by one."""
+    return as_tensor(values) if isinstance(values, Tensor) else values
+
+
+def _chosen(
+    samples: ArraySamples | OneByOne, batch_size: int, workers: int, count: int | None
+) -> SampleBatches[Batch]:
     return SampleBatches(samples, batch_size, workers, range(len(samples))[:count])
 
 
@@ -189,8 +221,11 @@ def _made(spec: str, split: Split) -> Any:
 
 def _factory(spec: str, split: Split) -> Any:
     made = _made(spec, split)
-    if not isinstance(made, Iterable):
-        raise DataError(f"{spec} returned a {type(made).__name__}: return a tensor or an iterable of batches")
+    if not isinstance(made, Iterable) and not is_data_set(made):
+        raise DataError(
+            f"{spec} returned a {type(made).__name__}: return a tensor, (x, y), a data set or an iterable of "
+            "batches"
+        )
     return made
 
 

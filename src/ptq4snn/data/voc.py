@@ -24,7 +24,7 @@ from ptq4snn.data.images import (
     resize,
     scale_pixels,
 )
-from ptq4snn.data.samples import VOID, Preprocessing
+from ptq4snn.data.samples import VOID, Origin, Preprocessing
 from ptq4snn.errors import DataError
 
 __all__ = ["VOCSamples", "find_voc"]
@@ -70,6 +70,10 @@ class VOCSamples:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def origin(self, indices: Sequence[int]) -> Origin:
+        files = [file for i in indices for file in self._files(self.names[i])]
+        return Origin(files, [self.size, self.shorter, self.mean, self.std])
 
     def _read(self, index: int) -> tuple[Pixels, Pixels]:
         """Image [3, H, W] and labels [H, W]."""

@@ -17,7 +17,8 @@ from ptq4snn.evaluation.readout import Readout, find_readout
 from ptq4snn.evaluation.running import fastest, whole_sequences
 from ptq4snn.evaluation.segmentation import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch
-from ptq4snn.progress import Progress, Silent
+from ptq4snn.forms import batches_in, inputs_and_labels
+from ptq4snn.progress import Progress, chosen
 
 __all__ = ["Task", "evaluate"]
 
@@ -31,7 +32,7 @@ def evaluate(
     model: nn.Module,
     batches: Iterable[Any],
     batch_axis: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     task: Task | None = None,
     limit: int | None = None,
     watch: Watch | None = None,
@@ -43,19 +44,19 @@ def evaluate(
     Batches without labels give no score. Images of another batch may have another height and width.
     task: "classification" or "segmentation"; without it the labels tell.
     limit: only the first samples, at most so many.
+    progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
     watch: called with the logits [B, classes, ...] and the labels of every labelled batch.
     """
     if task not in (None, "classification", "segmentation"):
         raise PTQ4SNNError(f"there is no task {task!r}: give classification or segmentation")
     if limit is not None and limit < 1:
         raise PTQ4SNNError(f"limit is {limit}: evaluate at least one sample")
-    if isinstance(batches, Tensor):
-        batches = batches.split(BATCH, batch_axis)
+    batches = batches_in(batches, batch_axis, size=BATCH)
     training = [m for m in model.modules() if m.training]
     model.eval()
     try:
         with torch.random.fork_rng(devices=[]), whole_sequences(model):
-            return _evaluate(model, batches, batch_axis, progress or Silent(), task, limit, watch)
+            return _evaluate(model, batches, batch_axis, chosen(progress), task, limit, watch)
     finally:
         reset_neurons(model)
         for m in training:
@@ -106,8 +107,7 @@ def _score(task: Task, batches: Iterable[Any]) -> Accuracy | Segmentation:
 
 def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, Tensor | None]:
     """Inputs and labels of a batch, checked against each other."""
-    x, y = (batch[0], batch[1]) if isinstance(batch, (tuple, list)) and len(batch) > 1 else (batch, None)
-    x = torch.as_tensor(x[0] if isinstance(x, (tuple, list)) else x)
+    x, y = inputs_and_labels(batch)
     check(x, None, batch_axis)
     if first is not None and _fixed(x, batch_axis) != _fixed(first, batch_axis):
         raise DataError(
@@ -116,7 +116,6 @@ def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, T
         )
     if y is None:
         return x, None
-    y = torch.as_tensor(y)
     if y.dim() not in (1, 3) or len(y) != x.shape[batch_axis]:
         raise DataError(
             f"{x.shape[batch_axis]} samples came with labels of shape {list(y.shape)}: "

@@ -21,17 +21,20 @@ import torch
 from torch import nn
 
 from ptq4snn import __version__
+from ptq4snn.data.identity import data_digest
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments.comparison import Comparison
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
-from ptq4snn.experiments.samples import data_mark, draw, model_mark, pool, reiterable
+from ptq4snn.experiments.samples import draw, pool, reiterable
 from ptq4snn.experiments.scoring import score
-from ptq4snn.experiments.store import Store, fingerprint
-from ptq4snn.files import code_mark
+from ptq4snn.experiments.store import Store
+from ptq4snn.forms import inputs_and_labels
+from ptq4snn.hashing import code_digest, digest
+from ptq4snn.identity import model_digest
 from ptq4snn.modules.surgery import copy_model
 from ptq4snn.pipeline import Prepared, prepare, run
-from ptq4snn.progress import Progress, Silent
+from ptq4snn.progress import Progress, Silent, chosen
 from ptq4snn.recipe import Recipe
 
 __all__ = ["Bench", "Report", "compare", "compare_on", "silent", "today"]
@@ -59,7 +62,7 @@ def compare(
     limit: int | None = None,
     batch_axis: int = 0,
     device: str | torch.device | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     report: Report = silent,
 ) -> Comparison:
     """Quantize the model by every method and seed, and evaluate each on the same test samples.
@@ -70,6 +73,7 @@ def compare(
     folder: where finished runs are kept. changes: fields replaced in every recipe, such as `iterations`.
     baseline: the method that the others are compared with; without it each with its rounding at M32.
     limit: only the first test samples, at most so many.
+    progress: None shows bars if stderr is a terminal, False nothing; or an object of your own.
     """
     bench = Bench.of(model, calibration, test, folder, limit, batch_axis, device, progress)
     return compare_on(bench, methods, seeds, baseline, changes, report)
@@ -118,34 +122,45 @@ class Bench:
     device: Any = None
     progress: Progress = field(default_factory=Silent)
     _prepared: tuple[str, Prepared] | None = None
+    _drawn: dict[tuple[int, int], str] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, model: nn.Module, calibration: Any, test: Iterable[Any], folder: str | Path,
-        limit: int | None = None, batch_axis: int = 0, device: Any = None, progress: Progress | None = None,
+        limit: int | None = None, batch_axis: int = 0, device: Any = None,
+        progress: Progress | bool | None = None,
     ) -> Bench:  # fmt: skip
         """From whatever `compare` takes."""
         drawn_from, read = pool(calibration, batch_axis), reiterable(test)
-        return cls(model, drawn_from, read, Store(folder), limit, batch_axis, device, progress or Silent())
+        return cls(model, drawn_from, read, Store(folder), limit, batch_axis, device, chosen(progress))
 
     @cached_property
-    def marks(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str]:
+        """Hashes of the model (weights and recorded graph) and of the test samples."""
+        few = self.calibration.samples[list(self.calibration.indices[:2])]
         return {
-            "model": model_mark(self.model),
-            "calibration": data_mark(self.calibration),
-            "test": data_mark(self.test, self.limit),
+            "model": model_digest(self.model, inputs_and_labels(few, labels=False)[0]),
+            "test": data_digest(self.test, self.limit, self.batch_axis, self.store.folder),
         }
+
+    def drawn_digest(self, recipe: Recipe) -> str:
+        """The hash of the calibration samples that the recipe draws."""
+        key = (recipe.calibration, recipe.seed)
+        if key not in self._drawn:
+            self._drawn[key] = data_digest(self.drawn(recipe), None, self.batch_axis, self.store.folder)
+        return self._drawn[key]
 
     def setting(self, method: Method, seed: int | None) -> dict[str, Any]:
         """What decides a result."""
         recipe = method.key()
         common = {
-            "version": __version__, "code": code_mark(), "model": self.marks["model"],
-            "test": self.marks["test"], "limit": self.limit,
+            "version": __version__, "code": code_digest(), **self.identity, "limit": self.limit,
+            "batch_axis": self.batch_axis,
         }  # fmt: skip
-        if recipe is None:
+        if method.recipe is None or recipe is None or seed is None:
             return {**common, "recipe": None}
-        return {**common, "calibration": self.marks["calibration"], "recipe": {**recipe, "seed": seed}}
+        drawn = self.drawn_digest(method.recipe.replace(seed=seed))
+        return {**common, "calibration": drawn, "recipe": {**recipe, "seed": seed}}
 
     def result(self, method: Method, seed: int | None) -> tuple[dict[str, Any], bool]:
         """The figures of a run, and whether they were there already."""
@@ -204,7 +219,7 @@ class Bench:
             "excluded": sorted(pattern for pattern, rule in recipe.overrides.items() if rule.exclude),
             "parts": [recipe.holdout, recipe.micro_batch, recipe.sensitivity_batches],
         }
-        key = fingerprint({**self.marks, **protocol})
+        key = digest({**self.identity, **protocol, "calibration": self.drawn_digest(recipe)})
         if self._prepared is None or self._prepared[0] != key:
             self._prepared = None  # frees the last seed's
             any_method = recipe.replace(rounding=KEEPS_SAMPLES)  # results must not hang on who comes first

@@ -21,10 +21,10 @@ from ptq4snn.experiments.intervals import mean
 from ptq4snn.experiments.methods import Method
 from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_setting
 from ptq4snn.experiments.tables import raw_csv, text_table
-from ptq4snn.files import code_mark
+from ptq4snn.hashing import code_digest, digest
 from ptq4snn.report.text import number, table
 
-__all__ = ["Outcome", "run_experiment"]
+__all__ = ["Outcome", "identity", "run_experiment"]
 
 MIB = 2**20
 
@@ -68,8 +68,10 @@ def figure(experiment: Experiment, bench: Bench, seed: int, changes: Mapping[str
     """The figure's data, from the store if it is there."""
     recipe = FIGURES.replace(seed=seed, **changes)
     key = Method(experiment.name, recipe, experiment.name).key()
-    marks = {name: bench.marks[name] for name in ("model", "calibration")}
-    setting = {"version": __version__, "code": code_mark(), "figure": experiment.name, **marks, "recipe": key}
+    setting = {
+        "version": __version__, "code": code_digest(), "figure": experiment.name, "recipe": key,
+        "model": bench.identity["model"], "calibration": bench.drawn_digest(recipe),
+    }  # fmt: skip
     found = bench.store.get(setting)
     if found is None:
         with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
@@ -77,6 +79,15 @@ def figure(experiment: Experiment, bench: Bench, seed: int, changes: Mapping[str
         found = json.loads(json.dumps(found))
         bench.store.put(setting, found)
     return found
+
+
+def identity(
+    experiment: Experiment, bench: Bench, seeds: Sequence[int], changes: Mapping[str, Any], limit: int | None
+) -> str:
+    """The hash of what an experiment was run on: experiments that differ in it keep their own files."""
+    recipe = next((m.recipe for m in experiment.methods if m.recipe), FIGURES).replace(**changes)
+    drawn = [bench.drawn_digest(recipe.replace(seed=seed)) for seed in seeds]
+    return digest(bench.identity, drawn, list(seeds), changes, limit)
 
 
 def show(experiment: Experiment, found: Comparison, paper: PaperSetting | None) -> list[str]:

@@ -1,24 +1,19 @@
-"""Finished runs, one JSON file each under the fingerprint of what decides them.
+"""Finished runs, one JSON file each under the hash of what decides them.
 
 Files are written whole and read anew, so several commands may share a folder and a killed one goes on.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.files import write_whole
+from ptq4snn.hashing import digest
 
-__all__ = ["Store", "fingerprint"]
-
-
-def fingerprint(setting: Any) -> str:
-    """Of a JSON-able value."""
-    return hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:24]
+__all__ = ["Store"]
 
 
 class Store:
@@ -31,14 +26,14 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, setting: dict[str, Any]) -> Path:
-        return self.folder / f"{fingerprint(setting)}.json"
+        return self.folder / f"{digest(setting)[:24]}.json"
 
     def get(self, setting: dict[str, Any]) -> dict[str, Any] | None:
         """The result that was stored for exactly this setting; a damaged file is as good as none."""
         try:
             held = json.loads(self.path(setting).read_text("utf-8"))
             result: dict[str, Any] = held["result"]
-            return result if fingerprint(held["setting"]) == fingerprint(setting) else None
+            return result if digest(held["setting"]) == digest(setting) else None
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ptq4snn import files
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.files import write_whole
 from ptq4snn.report.figures import Figure
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.theme import LIGHT, chart_config, paint
@@ -49,10 +49,7 @@ def check_target(path: Path) -> None:
     """A file that cannot be made must not cost the drawing."""
     if path.suffix not in FORMATS:
         raise PTQ4SNNError(f"{path} is no figure: its name must end with {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise PTQ4SNNError(f"{path} cannot be written: there is no folder {path.parent}")
-    if path.is_dir():
-        raise PTQ4SNNError(f"{path} is a folder: name a file")
+    files.check_target(path)
     if path.suffix != ".json":
         converter()
 
@@ -60,7 +57,7 @@ def check_target(path: Path) -> None:
 def write_figure(spec: dict[str, Any], path: Path) -> None:
     """By the ending of the name: .svg, .png, .pdf, or .json for the spec itself."""
     if path.suffix == ".json":
-        write_whole(path, json.dumps(spec, indent=1) + "\n")
+        files.write_whole(path, json.dumps(spec, indent=1) + "\n")
         return
     convert = converter()
     makers: dict[str, Callable[[], bytes | str]] = {
@@ -70,7 +67,7 @@ def write_figure(spec: dict[str, Any], path: Path) -> None:
         ),
         ".pdf": lambda: convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE, allowed_base_urls=[]),
     }
-    write_whole(path, makers[path.suffix]())
+    files.write_whole(path, makers[path.suffix]())
 
 
 def converter() -> ModuleType:

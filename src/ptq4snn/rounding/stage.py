@@ -13,12 +13,13 @@ from torch import Tensor
 
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.discovery.blocks import find_blocks
-from ptq4snn.files import code_mark
+from ptq4snn.hashing import Hash, code_digest, digest
+from ptq4snn.identity import graph_digest
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding import gptq
 from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.reconstruction import Reconstruction
-from ptq4snn.rounding.store import Rounded, Store, fingerprint
+from ptq4snn.rounding.store import Rounded, Store
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
@@ -31,30 +32,27 @@ def round_weights(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> dict[
 
     They are made once for each method, its settings and the scales, and kept with `prepared`.
     """
-    mark = _mark(lattice, recipe)
-    if mark not in prepared.rounded:
-        prepared.rounded[mark] = _round_units(prepared, lattice, recipe, mark)
-    return prepared.rounded[mark].integers
+    wanted = _identity(lattice, recipe)
+    if wanted not in prepared.rounded:
+        prepared.rounded[wanted] = _round_units(prepared, lattice, recipe, wanted)
+    return prepared.rounded[wanted].integers
 
 
 def dead_columns(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> dict[str, int]:
     """Columns of each projection that GPTQ left at the nearest value, for no spike reached them."""
-    found = prepared.rounded.get(_mark(lattice, recipe))
+    found = prepared.rounded.get(_identity(lattice, recipe))
     return found.dead if found is not None else {}
 
 
-def _mark(lattice: Lattice, recipe: Recipe) -> str:
-    """What the integers depend on, for one prepared model."""
+def _identity(lattice: Lattice, recipe: Recipe) -> str:
+    """The hash of what the integers depend on, for one prepared model."""
     settings = [recipe.rounding, *([] if recipe.rounding == "gptq" else [recipe.iterations, recipe.seed])]
     widths = {n: p.weight.bits for n, p in lattice.projections.items()}
-    return fingerprint([settings, widths], (p.weight.scales for p in lattice.projections.values()))
+    return digest(settings, widths, [p.weight.scales for p in lattice.projections.values()])
 
 
-def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, mark: str) -> Rounded:
-    store = Store(
-        prepared.work,
-        fingerprint([code_mark(), mark], _material(prepared)) if prepared.work is not None else "",
-    )
+def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: str) -> Rounded:
+    store = Store(prepared.work, "" if prepared.work is None else _material_digest(prepared, wanted))
     network = Network(prepared, lattice)
     units = find_blocks(prepared.folded.discovery.graph)
     if recipe.rounding == "adaround":
@@ -79,8 +77,18 @@ def _rounder(network: Network, recipe: Recipe) -> Callable[[tuple[str, ...]], Ro
     return Reconstruction(network, recipe.iterations, recipe.seed).round_unit
 
 
+def _material_digest(prepared: Prepared, wanted: str) -> str:
+    """The hash of what a unit that was finished earlier must have been made from."""
+    sample = (prepared.held_out or prepared.kept)[0]
+    few = sample.narrow(prepared.batch_axis, 0, min(2, sample.shape[prepared.batch_axis]))
+    found = Hash(code_digest(), wanted, graph_digest(prepared.model, few))
+    for tensor in _material(prepared):
+        found.add(tensor)
+    return found.hexdigest()
+
+
 def _material(prepared: Prepared) -> Iterator[Tensor]:
-    """Weights and samples: what a unit that was finished earlier must have been made from."""
+    """Weights and samples."""
     for name in prepared.folded.discovery.projections:
         yield prepared.folded.weight(name)
         yield prepared.folded.bias(name)

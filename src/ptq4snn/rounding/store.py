@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
 from ptq4snn.errors import BundleError
+from ptq4snn.hashing import digest
 
-__all__ = ["Rounded", "Store", "fingerprint"]
+__all__ = ["Rounded", "Store"]
 
 
 @dataclass(frozen=True)
@@ -29,24 +28,15 @@ class Rounded:
         self.dead.update(other.dead)
 
 
-def fingerprint(settings: object, tensors: Iterable[Tensor]) -> str:
-    """SHA-256 of JSON-able settings and of tensors, with their types and shapes."""
-    mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for t in tensors:
-        mark.update(f"{t.dtype}{list(t.shape)}".encode())
-        mark.update(t.detach().cpu().contiguous().numpy().tobytes())
-    return mark.hexdigest()
-
-
 @dataclass(frozen=True)
 class Store:
     """Without a folder nothing is kept. Files that are damaged or of another run are not read."""
 
     folder: Path | None
-    mark: str
+    identity: str  # hash of what the units are made from
 
     def _path(self, folder: Path, unit: tuple[str, ...]) -> Path:
-        return folder / f"{fingerprint([self.mark, unit], [])[:32]}.ptq4snn"
+        return folder / f"{digest(self.identity, unit)[:32]}.ptq4snn"
 
     def load(self, unit: tuple[str, ...]) -> Rounded | None:
         if self.folder is None or not self._path(self.folder, unit).is_file():
@@ -55,7 +45,7 @@ class Store:
             found = read_bundle(self._path(self.folder, unit))
         except BundleError:
             return None
-        mine = (found.plan.get("mark"), found.plan.get("unit")) == (self.mark, list(unit))
+        mine = (found.plan.get("identity"), found.plan.get("unit")) == (self.identity, list(unit))
         if not mine or set(found.integers) != set(unit):
             return None
         integers = {n: torch.tensor(a.values, dtype=torch.float64) for n, a in found.integers.items()}
@@ -71,6 +61,5 @@ class Store:
                 f"the folder {self.folder} for finished units cannot be made: {why.strerror}; choose another"
             ) from why
         arrays = {n: IntegerArray(t.cpu().numpy().astype("int32"), bits[n]) for n, t in done.integers.items()}
-        write_bundle(
-            self._path(self.folder, unit), {"mark": self.mark, "unit": unit, "dead": done.dead}, arrays, {}
-        )
+        plan: dict[str, Any] = {"identity": self.identity, "unit": unit, "dead": done.dead}
+        write_bundle(self._path(self.folder, unit), plan, arrays, {})

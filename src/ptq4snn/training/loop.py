@@ -27,7 +27,7 @@ from ptq4snn.training.objective import class_weights, loss
 from ptq4snn.training.rates import firing_rates, steps_seen
 from ptq4snn.training.recipe import Stage, TrainingRecipe
 from ptq4snn.training.schedule import learning_rate
-from ptq4snn.training.state import Place, fingerprint, load_place, save_place
+from ptq4snn.training.state import Place, load_place, run_identity, save_place
 
 __all__ = ["Trainer", "train"]
 
@@ -83,7 +83,7 @@ class Trainer:
         self.held_out, self.training = np.split(shuffled, [recipe.validation])
         self.held_out.sort()
         self.per_epoch = len(self.training) // recipe.batch_size
-        self.mark = fingerprint(recipe, samples)
+        self.identity = run_identity(recipe, self.model(None, None), samples, out)
         self.place = Place()
         self.weights: Tensor | None = None
 
@@ -96,7 +96,7 @@ class Trainer:
         return max(1, round(stage.epochs * self.per_epoch))
 
     def run(self) -> nn.Module:
-        saved = load_place(self.out, self.mark)
+        saved = load_place(self.out, self.identity)
         state = optimizer = None
         if saved is not None:
             self.place, state, optimizer = saved
@@ -241,7 +241,7 @@ class Trainer:
         return 100.0 * hits / max(count, 1)
 
     def save(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        save_place(self.out, self.place, model.state_dict(), optimizer.state_dict(), self.mark)
+        save_place(self.out, self.place, model.state_dict(), optimizer.state_dict(), self.identity)
 
 
 def folded(x: Tensor, stage: Stage) -> Tensor:

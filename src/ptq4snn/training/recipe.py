@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptq4snn.errors import RecipeError
+from ptq4snn.files import short
 from ptq4snn.validation import boolean, choice, integer, number
 
 if sys.version_info >= (3, 11):
@@ -121,9 +122,11 @@ class TrainingRecipe:
             try:
                 return cls.of(tomllib.loads(path.read_text("utf-8")), spec)
             except OSError as e:
-                raise RecipeError(f"cannot read the recipe {spec}: {e.strerror or e}") from e
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-                raise RecipeError(f"{spec} is not a TOML file: {e}") from e
+                raise RecipeError(f"cannot read the recipe {short(spec)}: {e.strerror or e}") from e
+            except ValueError as e:  # not TOML, not text, or a zero byte in its name
+                raise RecipeError(f"{short(spec)} is not a TOML file: {short(e)}") from e
+            except RecursionError as e:
+                raise RecipeError(f"{short(spec)} is nested too deeply: its keys are the settings") from e
         recipes = built_in_recipes()
         if spec in recipes:
             return cls.of(tomllib.loads(recipes[spec]), spec)
@@ -137,7 +140,7 @@ def known(values: Any, cls: type) -> dict[str, Any]:
     names = {f.name for f in fields(cls)}
     for key in values:
         if key not in names:
-            raise RecipeError(f"{key!r} is not a setting: there are {', '.join(sorted(names))}")
+            raise RecipeError(f"{short(key)!r} is not a setting: there are {', '.join(sorted(names))}")
     return dict(values)
 
 

@@ -1,21 +1,24 @@
-"""What a killed run goes on from: weights, optimizer, place. Written to the side, then moved into place."""
+"""What a killed run goes on from: weights, optimizer, place."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import io
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ptq4snn.data.samples import Samples
+from ptq4snn.data.identity import data_digest
+from ptq4snn.data.samples import SampleBatches, Samples
 from ptq4snn.errors import CheckpointError
+from ptq4snn.files import short, write_whole
+from ptq4snn.hashing import digest, file_digest
+from ptq4snn.identity import graph_digest
 from ptq4snn.training.recipe import TrainingRecipe
 
-__all__ = ["Place", "fingerprint", "load_place", "save_place"]
+__all__ = ["Place", "load_place", "run_identity", "save_place"]
 
 FILE = "resume.pt"
 
@@ -31,39 +34,45 @@ class Place:
     log: list[dict[str, Any]] = field(default_factory=list)
 
 
-def fingerprint(recipe: TrainingRecipe, samples: Samples) -> str:
-    """Of the recipe and the data (their number and three of them): others must not go on from here."""
-    count = len(samples)
-    mark = hashlib.sha256(json.dumps([asdict(recipe), count], sort_keys=True).encode())
-    for i in (0, count // 2, count - 1):
-        for tensor in samples[[i]]:
-            mark.update(tensor.contiguous().numpy().tobytes())
-    return mark.hexdigest()
+def run_identity(recipe: TrainingRecipe, model: nn.Module, samples: Samples, folder: Path) -> str:
+    """The hash of the recipe, the model's graph, all samples and the weights it starts from: a run of others
+    must not go on from here. Hashes of files are kept in `folder`."""
+    start = None
+    if recipe.start:
+        try:
+            start = file_digest(Path(recipe.start))
+        except (OSError, ValueError) as e:
+            raise CheckpointError(f"there is no checkpoint file {short(recipe.start)} to start from") from e
+    data = data_digest(SampleBatches(samples, 64), folder=folder)
+    return digest(asdict(recipe), graph_digest(model, samples[[0, 1]][0]), data, start)
 
 
 def save_place(
-    folder: Path, place: Place, model: dict[str, Tensor], optimizer: dict[str, Any], mark: str
+    folder: Path, place: Place, model: dict[str, Tensor], optimizer: dict[str, Any], identity: str
 ) -> None:
-    draft = folder / f".{FILE}"
+    content = io.BytesIO()
+    torch.save(
+        {"place": asdict(place), "model": model, "optimizer": optimizer, "identity": identity}, content
+    )
     try:
-        torch.save({"place": asdict(place), "model": model, "optimizer": optimizer, "mark": mark}, draft)
-        draft.replace(folder / FILE)
-    except (OSError, RuntimeError) as e:  # torch's writer has no OSError for a full disk
-        draft.unlink(missing_ok=True)
+        write_whole(folder / FILE, content.getvalue())
+    except OSError as e:
         raise CheckpointError(f"cannot write to {folder}: is there space left, and is it allowed?") from e
 
 
-def load_place(folder: Path, mark: str) -> tuple[Place, dict[str, Tensor], dict[str, Any]] | None:
+def load_place(folder: Path, identity: str) -> tuple[Place, dict[str, Tensor], dict[str, Any]] | None:
     """What `save_place` wrote for this recipe, or None where there is nothing."""
     path = folder / FILE
     if not path.exists():
         return None
     try:
         saved = torch.load(path, weights_only=True)
-        mine = saved["mark"] == mark
+        mine = saved.get("identity") == identity
         found = Place(**saved["place"]), saved["model"], saved["optimizer"]
     except Exception as e:  # arbitrary bytes make the parser raise anything
         raise CheckpointError(f"{path} is damaged: delete it to start again") from e
     if not mine:
-        raise CheckpointError(f"{path} is of another recipe or data set: choose another --out, or delete it")
+        raise CheckpointError(
+            f"{path} is of another recipe, model, start or data set: choose another --out, or delete it"
+        )
     return found
