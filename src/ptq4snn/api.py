@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.bundle.model import load_model
+from ptq4snn.bundle.source import weights_hash
 from ptq4snn.calibration import micro_batches
 from ptq4snn.discovery.discover import Discovery, discover
 from ptq4snn.errors import UnsupportedModel
@@ -51,7 +52,9 @@ def quantize(
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         prepared = prepare(copy_model(model), samples, settings, batch_axis, device, progress)
         prepared.work = None if work is None else Path(work)
-        return run(prepared, settings)
+        q = run(prepared, settings)
+    q.source = weights_hash(model)
+    return q
 
 
 def load(path: str | Path, model: nn.Module) -> QuantizedModel:

@@ -109,7 +109,9 @@ def mutate_array(r: random.Random, arrays: dict[str, Any]) -> None:
     if how == "value" and values.size:
         flat = values.reshape(-1)
         low = -(2 ** (old.bits - 1)) if isinstance(old, IntegerArray) else -1.0
-        flat[r.randrange(flat.size)] = r.choice((0, low, float("nan"), 1e300) if isinstance(low, float) else (0, low))
+        flat[r.randrange(flat.size)] = r.choice(
+            (0, low, float("nan"), 1e300) if isinstance(low, float) else (0, low)
+        )
     elif how == "shorter":
         values = values[:-1]
     elif how == "flat":
@@ -195,7 +197,10 @@ def test_the_program_and_the_plan_are_compared(whole: Bundle, tmp_path: Path) ->
         assert at(plan, where) != value
         at(plan, where[:-1])[where[-1]] = value
         write_bundle(tmp_path / "m", plan, whole.integers, whole.floats)
-        for load in (lambda: ptq4snn.load(tmp_path / "m", model), lambda: ptq4snn.runtime.load(tmp_path / "m")):
+        for load in (
+            lambda: ptq4snn.load(tmp_path / "m", model),
+            lambda: ptq4snn.runtime.load(tmp_path / "m"),
+        ):
             with pytest.raises(BundleError, match="make the bundle again"):
                 load()
                 pytest.fail(name)
@@ -209,6 +214,9 @@ def test_a_small_file_is_not_unfolded_into_a_large_one(whole: Bundle, tmp_path: 
         if held:
             plan["plan"]["recipe"]["zz"] = {"$array": "zz"}
         write_bundle(tmp_path / "m", plan, big, whole.floats)
-        for load in (lambda: ptq4snn.load(tmp_path / "m", model), lambda: ptq4snn.runtime.load(tmp_path / "m")):
+        for load in (
+            lambda: ptq4snn.load(tmp_path / "m", model),
+            lambda: ptq4snn.runtime.load(tmp_path / "m"),
+        ):
             with pytest.raises(BundleError, match=words):
                 load()

@@ -83,7 +83,7 @@ def mistakes(folder: Path, made: Made) -> dict[str, list[str]]:
     np.save(folder / "objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     np.save(folder / "words.npy", np.array(["a"]))
     np.save(folder / "small.npy", np.zeros((1, 2, 3, 3), np.float32))
-    np.savez(folder / "several.npz", a=np.zeros(1))
+    np.savez(folder / "several.npz", a=np.zeros(1), b=np.zeros(1))
     (folder / "text.npy").write_text("no array")
     bundle, x = str(made.bundle), str(made.input)
     return {
@@ -92,7 +92,7 @@ def mistakes(folder: Path, made: Made) -> dict[str, list[str]]:
         "is not a .npy file of numbers": [bundle, str(folder / "objects.npy")],
         "text.npy is not a .npy file": [bundle, str(folder / "text.npy")],
         "not numbers": [bundle, str(folder / "words.npy")],
-        "several arrays": [bundle, str(folder / "several.npz")],
+        "several.npz holds a, b but no x": [bundle, str(folder / "several.npz")],
         "[3, 3]": [bundle, str(folder / "small.npy")],
         "need --stream": [bundle, x, "--state", "s"],
         "there is no folder": [bundle, x, "-o", str(folder / "none" / "out.npy")],

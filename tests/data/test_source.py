@@ -140,7 +140,7 @@ def write(file: Path, how: str) -> None:
     elif how == "garbage":
         file.write_bytes(b"this is not an array")
     elif how == "no x":
-        np.savez(file, images=X)
+        np.savez(file, images=X, more=X)
     elif how == "labels":
         np.savez(file, x=X, y=Y[:3])
     elif how == "empty":
@@ -156,7 +156,7 @@ def write(file: Path, how: str) -> None:
         ("d.npy", "garbage", "is truncated or not a .npy file"),
         ("d.npz", "garbage", "is truncated or not a .npz file"),
         ("d.safetensors", "garbage", "is truncated or not a .safetensors file"),
-        ("d.npz", "no x", "holds images but no x"),
+        ("d.npz", "no x", "holds images, more but no x"),
         ("d.npz", "labels", "y has shape [3] for 7 samples"),
         ("d.npy", "empty", "holds no samples"),
         ("d.npy", "missing", "there is no data file"),

@@ -55,7 +55,7 @@ def test_outputs_that_cannot_be_scaled(tmp_path: Path, scalings: object) -> None
     bundle.plan["program"]["outputs"][0]["scalings"] = scalings
     write_bundle(path, bundle.plan, bundle.integers, bundle.floats)
     for load in (lambda: ptq4snn.load(path, model), lambda: ptq4snn.runtime.load(path)):
-        with pytest.raises(BundleError, match="output 0: .*scaling"):
+        with pytest.raises(BundleError, match=r"output 0: .*scaling"):
             load()
 
 

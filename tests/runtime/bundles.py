@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from runtime.programs import random_model
 
 from ptq4snn.bundle.format import IntegerArray, write_bundle
 from ptq4snn.bundle.plan_arrays import detach
@@ -19,7 +20,6 @@ from ptq4snn.discovery.layout import Layout
 from ptq4snn.plan import InputPlan, MirrorPlan, NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
 from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.program import Neuron, Output, Project, Quantize
-from runtime.programs import random_model
 
 BOUND = 2**62  # no bound: whatever is carried is carried in float64
 

@@ -186,9 +186,7 @@ def run_without_torch(bundle: Path, x: Any, folder: Path) -> Any:
 
 def test_a_bundle_runs_where_torch_cannot_be_imported(tmp_path: Path) -> None:
     model = next(
-        m
-        for m in planned_models(20)
-        if len(m.program.outputs) == 1 and not m.program.input.time_axis
+        m for m in planned_models(20) if len(m.program.outputs) == 1 and not m.program.input.time_axis
     )
     write_model(model, tmp_path / "m.ptq")
     x = random_input(model, 0, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.bundle.format import IntegerArray, write_bundle
+from ptq4snn.bundle.identity import BUNDLE, REPORT, bundle_hash, check_report
 from ptq4snn.bundle.plan_arrays import detach
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, RecipeError
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["load_model", "read_report", "save_model", "write_report"]
 
 BIAS_BITS = 32
-REPORT = ".report"  # and .json or .html, beside the bundle
 
 
 def signature(model: nn.Module) -> dict[str, Any]:
@@ -70,10 +71,13 @@ def save_model(q: QuantizedModel, path: Path) -> None:
     program, program_integers, _ = detach(program, "program")
     floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model).items()}
     header = {"plan": plan, "signature": q.signature, "program": program, "not_lowered": q.not_lowered}
+    if q.source is not None:
+        header["source"] = q.source
     integers |= {**plan_integers, **program_integers}
     write_bundle(path, header, integers, {**floats, **plan_floats})
     try:
-        write_report(Path(f"{path}{REPORT}.json"), q.report)
+        tie = {BUNDLE: bundle_hash(path)} if q.report else {}
+        write_report(Path(f"{path}{REPORT}.json"), {**q.report, **tie})
         if page is None:  # nor that of the file it replaces
             Path(f"{path}{REPORT}.html").unlink(missing_ok=True)
         else:
@@ -129,7 +133,7 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
             f"{path} was made from another model ({reason}): give the model that was quantized"
         ) from why
     q.program = None if found.model is None else found.model.program
-    q.not_lowered = found.not_lowered
+    q.not_lowered, q.source = found.not_lowered, found.source
     own = q.model.state_dict()
     with torch.no_grad():
         for name, value in found.floats.items():
@@ -139,8 +143,21 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
                     f"{list(value.shape)}, the model has not; give the model that was quantized"
                 )
             own[name].copy_(torch.from_numpy(value))
-    q.report = read_report(Path(f"{path}.report.json"))
+    q.report = _own_report(path)
     return q
+
+
+def _own_report(path: Path) -> dict[str, Any]:
+    """The report beside a bundle; without one, or beside another bundle's, the model has none."""
+    file = Path(f"{path}{REPORT}.json")
+    report = read_report(file)
+    try:
+        if BUNDLE in report:
+            check_report(report, file, path)
+    except BundleError as why:
+        warnings.warn(f"the model is loaded without a report: {why}", stacklevel=4)
+        return {}
+    return report
 
 
 def _tensor(a: Any) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from ptq4snn.data.arrays import LABELS, name_of_samples
 from ptq4snn.data.samples import Batch, Samples
 from ptq4snn.errors import DataError
 
@@ -134,8 +135,8 @@ def read_npy(path: Path) -> tuple[Any, Any]:
 
 def read_npz(path: Path) -> tuple[Any, Any]:
     with np.load(path, allow_pickle=False) as arrays:
-        need_x(path, arrays.files)
-        return arrays["x"], arrays["y"] if "y" in arrays.files else None
+        x = arrays[name_of_samples(path, arrays.files)]
+        return x, arrays[LABELS] if LABELS in arrays.files else None
 
 
 def read_safetensors(path: Path) -> tuple[Any, Any]:
@@ -143,14 +144,8 @@ def read_safetensors(path: Path) -> tuple[Any, Any]:
         raise FileNotFoundError(path)
     handle: Any = safe_open(path, framework="pt")  # stays open: x and y are read slice by slice
     names = list(handle.keys())
-    need_x(path, names)
-    return handle.get_slice("x"), handle.get_slice("y") if "y" in names else None
-
-
-def need_x(path: Path, names: list[str]) -> None:
-    if "x" not in names:
-        found = ", ".join(names) or "nothing"
-        raise DataError(f"{path} holds {found} but no x: name the samples x and the labels y")
+    x = handle.get_slice(name_of_samples(path, names))
+    return x, handle.get_slice(LABELS) if LABELS in names else None
 
 
 READERS = {".npy": read_npy, ".npz": read_npz, ".safetensors": read_safetensors}

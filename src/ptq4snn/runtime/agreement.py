@@ -1,8 +1,8 @@
-"""Proof that a plan and a program are of one model: what the simulation and the runtime each take from theirs.
+"""Proof that a plan and a program are of one model: that simulation and runtime take the same from them.
 
-The program says how values are computed, the plan with which numbers; here is what both say. Exactness of the
-simulation is proven as well: it carries integers in float32 below its `bound`, and the program knows how large
-they can become.
+The program says how values are computed, the plan with which numbers; here is what both say. Exactness of
+the simulation is proven as well: it carries integers in float32 below its `bound`, and the program knows how
+large they can become.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def _inputs(plan: Plan, model: Model) -> None:
         if not isinstance(op, Project):
             continue
         grid, source = model.projections[op.name].input, made.get(op.inputs[0])
-        need((grid is None) == (source is None), f"'{op.name}' reads the input in the plan or in the program only")
+        need(
+            (grid is None) == (source is None),
+            f"'{op.name}' reads the input in the plan or in the program only",
+        )
         need(not plan.projections[op.name].decode, f"'{op.name}' leaves the integers in the plan")
         if grid is not None and source is not None:
             need(_same(grid, model.projections[source].input), f"'{op.name}' reads the input on another grid")

@@ -29,11 +29,20 @@ from ptq4snn.runtime.program import Program
 from ptq4snn.runtime.require import Refused, need, wholes
 from ptq4snn.runtime.rules import Numbers
 
-__all__ = ["Contents", "WeightAndBias", "build", "contents_of", "load_model_file", "model_of", "read_contents"]
+__all__ = [
+    "Contents",
+    "WeightAndBias",
+    "build",
+    "contents_of",
+    "load_model_file",
+    "model_of",
+    "read_contents",
+]
 
 # what looking into JSON of the wrong form can raise
 WRONG_FORM = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 KEYS = {"plan", "signature", "program", "not_lowered"}
+MAYBE = {"source"}  # bundles that were written before have none
 MAX_REFERRED = 2**24  # numbers of all arrays that plan and program refer to: they become Python's
 MAX_SENTENCE = 2**14
 FLOATS = "floats/"
@@ -64,6 +73,7 @@ class Contents:
     integers: dict[str, Stored]  # of projections
     floats: dict[str, NDArray[Any]]  # other parameters and buffers
     not_lowered: str
+    source: str | None  # hash of the float weights it was made from (bundle/source.py)
     model: Model | None
 
 
@@ -92,7 +102,7 @@ def contents_of(bundle: Bundle) -> Contents:
         raise BundleError("it holds no quantized model; give a bundle that ptq4snn quantize wrote")
     arrays: dict[str, Any] = {n: a.values for n, a in bundle.integers.items()} | dict(bundle.floats)
     with _whole("its header"):
-        need(set(header) == KEYS, f"it has not exactly {', '.join(sorted(KEYS))}")
+        need(set(header) - MAYBE == KEYS, f"it has not exactly {', '.join(sorted(KEYS))}")
         referred = _referred({key: header[key] for key in ("plan", "program")}, arrays)
     with _whole("its plan"):
         plan = Plan.from_dict(attach(header["plan"], arrays))
@@ -112,9 +122,15 @@ def contents_of(bundle: Bundle) -> Contents:
         _signature(header["signature"], plan, integers)
         text = header["not_lowered"]
         need(isinstance(text, str) and len(text) <= MAX_SENTENCE, "not_lowered is no sentence")
+        source = header.get("source")
+        need("source" not in header or _is_hash(source), "source is no SHA-256 in hexadecimal digits")
     model = None if program is None else _model(program, plan, numbers)
     floats = {n.removeprefix(FLOATS): a for n, a in bundle.floats.items() if n.startswith(FLOATS)}
-    return Contents(plan, header["signature"], integers, floats, header["not_lowered"], model)
+    return Contents(plan, header["signature"], integers, floats, header["not_lowered"], source, model)
+
+
+def _is_hash(x: Any) -> bool:
+    return isinstance(x, str) and len(x) == 64 and set(x) <= set("0123456789abcdef")
 
 
 @contextmanager
@@ -166,7 +182,7 @@ def _signature(found: Any, plan: Plan, integers: Mapping[str, Stored]) -> None:
 
 
 def numbers_of(plan: Plan, integers: Mapping[str, WeightAndBias]) -> Numbers:
-    """The numbers of a plan and the weight and bias integers of its projections; all that it says is checked."""
+    """The numbers of a plan and the weight and bias integers of its projections, all of it checked."""
     with _whole("the plan"):
         check_plan(plan)
     projections, neurons, mirrors = {}, {}, {}

@@ -4,13 +4,14 @@ Whatever a plan says twice must agree. A state's step is `ratio` units of A, so 
 
     settle = 1 / ratio,   charge = leak * ratio,   k = log2(ratio) - shift
 
-and a rescale brings the projection's unit to its `scales`. All are fixed-point numbers of 15 bits or exact, so
-that a thousandth of difference is not a rounding.
+and a rescale brings the projection's unit to its `scales`. All are fixed-point numbers of 15 bits or exact,
+so that a thousandth of difference is not a rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -116,7 +117,9 @@ def _rescale(r: RescalePlan, n: ProjectionNumbers, unit: Reals) -> None:
     scales = _scales(r.scales, len(unit), "the rescale's scales")
     factors = n.rescale.multipliers, n.rescale.shifts
     need(all(len(v) == len(unit) for v in factors), f"its rescale has not {len(unit)} channels")
-    _alike(n.rescale.multipliers * 2.0**-n.rescale.shifts, unit / scales, "its rescale is not that of its scales")
+    _alike(
+        n.rescale.multipliers * 2.0**-n.rescale.shifts, unit / scales, "its rescale is not that of its scales"
+    )
 
 
 def check_neuron(p: NeuronPlan, n: NeuronNumbers) -> None:
@@ -141,7 +144,7 @@ def _layout(p: NeuronPlan, channels: int) -> None:
     """The state's shape, and that its channel axes have so many channels."""
     shape = wholes(p.layout.shape, 1, MAX_ELEMENTS, "the state's shape", MAX_RANK)
     dims = wholes(p.layout.dims, 0, len(shape) - 1, "a channel axis", MAX_RANK)
-    need(all(a < b for a, b in zip(dims, dims[1:], strict=False)), "its channel axes are not in order")
+    need(all(a < b for a, b in pairwise(dims)), "its channel axes are not in order")
     need(prod(shape) <= MAX_ELEMENTS, f"its state has more than {MAX_ELEMENTS} elements")
     need(p.layout.channels == channels, f"its channel axes have {p.layout.channels} channels, not {channels}")
     need(p.elements == p.layout.elements, "its elements are not those of its layout")
@@ -189,5 +192,3 @@ def word(x: Any, what: str) -> str:
     if not isinstance(x, str) or len(x) > MAX_NAME or not x.isprintable():
         raise Refused(f"{what} is no line of text")
     return x
-
-

@@ -1,8 +1,9 @@
 """What integers are worth, followed through a program: a plan that says another value is refused.
 
-A projection's step is worth its weight's scale times what its input counts, lattice = scales * quantum; behind a
-chain, times the one scale that the chain was brought to. The neuron of a pair counts what its projection emits,
-unit = lattice * 2^-shift * quantum, its quantum being what pools and means in between divide by.
+A projection's step is worth its weight's scale times what its input counts, lattice = scales * quantum;
+behind a chain, times the one scale that the chain was brought to. The neuron of a pair counts what its
+projection emits, unit = lattice * 2^-shift * quantum, its quantum being what pools and means in between
+divide by.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from ptq4snn.runtime.require import need
 __all__ = ["check_units"]
 
 CLOSE = 1e-6
-PASSING = (Pool, Gather, Affine, Clip, Choice, TimeSum)  # what a current may go through on its way to its neuron
+PASSING = (
+    Pool,
+    Gather,
+    Affine,
+    Clip,
+    Choice,
+    TimeSum,
+)  # what a current may go through on its way to its neuron
 
 
 def check_units(plan: Plan, program: Program) -> None:
@@ -49,7 +57,10 @@ def _lattice(plan: Plan, op: Project, chained: bool) -> None:
     p = plan.projections[op.name]
     counted = np.array(p.lattice) / (np.array(p.scales) * p.quantum)
     wanted = counted[0] if chained else 1.0
-    need(bool((np.abs(counted - wanted) <= CLOSE * wanted).all()), f"the lattice of '{op.name}' is not its scales'")
+    need(
+        bool((np.abs(counted - wanted) <= CLOSE * wanted).all()),
+        f"the lattice of '{op.name}' is not its scales'",
+    )
 
 
 def _unit(plan: Plan, op: Neuron, made: dict[int, Operation]) -> None:
