@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -183,6 +184,29 @@ def test_threads_that_share_a_session_lose_no_step(kernels: str) -> None:
     for _ in range(60):
         other.step(x)
     assert same_state(rt.state, other.state)
+
+
+def test_a_process_forked_during_a_call_can_run_the_model() -> None:
+    """The thread that runs the call, and holds its lock, is not there in the child."""
+    levels()
+    model = random_model(5, work=20000)
+    executor = NativeExecutor(model)
+    x, _ = long_call(executor, model)
+    v, few = model.program.outputs[0].value, x[:, :2]
+    want = executor.execute(few, 4, None, [v], 1)[v]
+    busy = threading.Thread(target=lambda: executor.execute(x, 4, None, [v], 2))
+    busy.start()
+    time.sleep(0.1)  # it is inside by then
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        same_bits = False
+        try:
+            same_bits = np.array_equal(executor.execute(few, 4, None, [v], 2)[v], want)
+        finally:
+            os._exit(0 if same_bits else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    busy.join()
 
 
 def at_step(model: Model, steps: int, rows: dict[int, Any] | None = None) -> State:

@@ -18,12 +18,14 @@ def weights_hash(model: nn.Module) -> str:
     Values count, not types: floats are hashed as float64, so that a model's copy in float64 is the same.
     """
     digest = hashlib.sha256()
-    for name, value in sorted((_bare(n), v) for n, v in model.state_dict().items() if isinstance(v, Tensor)):
+    found = [(_bare(n), v) for n, v in model.state_dict().items() if isinstance(v, Tensor)]
+    for name, value in sorted(found, key=lambda pair: pair[0]):
         if name.rpartition(".")[2] in COUNTERS:
             continue
         plain = value.detach().cpu()
         numbers = (plain.double() if plain.is_floating_point() else plain).contiguous().numpy()
-        for part in (name.encode(), repr(tuple(value.shape)).encode(), numbers.tobytes()):
+        little = numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)
+        for part in (name.encode(), repr(tuple(value.shape)).encode(), little.tobytes()):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
     return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -47,7 +48,7 @@ class Runtime:
         self._keep = sorted({out.value for out in model.program.outputs})
         # where the session stands, and a state whose memory the next step may use; replaced as one
         self._session: tuple[State | None, State | None] = (None, None)
-        self._lock = RLock()  # of the session
+        self._own = (os.getpid(), RLock())  # the lock of the session, and the process it works in
         self._fixed = _fixed_steps(model)
         self._causal = _causal(model.program)
 
@@ -88,6 +89,13 @@ class Runtime:
             outputs = self._decode(values, 1, state.steps, of_step=True)
             self._session = (state, before)  # nothing comes behind this: an interrupted step has not been
             return outputs
+
+    @property
+    def _lock(self) -> Any:
+        """Made anew in a forked process, for there nobody would give it back."""
+        if self._own[0] != os.getpid():
+            self._own = (os.getpid(), RLock())
+        return self._own[1]
 
     def _to_work_on(self, before: State | None, spare: State | None, batch: int) -> State:
         """A copy of the session's state, or a new one: what raises during a step leaves the session alone."""

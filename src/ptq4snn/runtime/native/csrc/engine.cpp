@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include <unistd.h>
+
 namespace ptq {
 
 namespace {
@@ -36,7 +38,7 @@ void add(Counters& sum, const Counters& c) {
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations)
-    : plan_(std::move(plan)), operations_(operations) {
+    : plan_(std::move(plan)), operations_(operations), process_(getpid()) {
   const std::vector<Op>& ops = plan_->ops;
   for (int i = 0; i < (int)ops.size(); ++i) {
     const Op& op = ops[(size_t)i];
@@ -272,16 +274,26 @@ void Engine::work(int thread, Barrier& barrier) {
   }
 }
 
+// Whoever held the mutex in the parent is not here: it is left behind, and what was half made is made again.
+void Engine::after_fork() {
+  (void)mutex_.release();
+  mutex_ = std::make_unique<std::timed_mutex>();
+  process_ = getpid();
+  owner_ = std::thread::id();
+  ready_ = false;
+}
+
 void Engine::lock(Asking& asking) {
+  if (process_ != getpid()) after_fork();
   if (owner_.load() == std::this_thread::get_id())
     throw Refused("a signal handler cannot run the model that it interrupts");
-  while (!mutex_.try_lock_for(Asking::kAskEvery))
+  while (!mutex_->try_lock_for(Asking::kAskEvery))
     if (asking.cancelled()) throw Cancelled();
 }
 
 void Engine::run(const Request& request, Asking& asking) {
   lock(asking);
-  std::lock_guard<std::timed_mutex> locked(mutex_, std::adopt_lock);
+  std::lock_guard<std::timed_mutex> locked(*mutex_, std::adopt_lock);
   struct Owner {
     std::atomic<std::thread::id>& id;
     explicit Owner(std::atomic<std::thread::id>& i) : id(i) { id = std::this_thread::get_id(); }

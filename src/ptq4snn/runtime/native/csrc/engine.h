@@ -2,8 +2,11 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <thread>
+
+#include <sys/types.h>
 
 #include "plan.h"
 #include "threads.h"
@@ -107,6 +110,7 @@ class Engine {
   static bool takes_images(const Op& op);
   void run_op(int number, int thread, const Call& call, int begin, int end);
   void lock(Asking& asking);
+  void after_fork();
   bool stopped(int thread, int64_t phase);
 
   std::unique_ptr<Plan> plan_;
@@ -121,7 +125,8 @@ class Engine {
   std::vector<std::vector<View>> views_;          // of a thread: inputs of an operation
   std::vector<std::vector<Counters>> counts_;     // of a thread, by operation
   std::vector<Counters> counters_;
-  std::timed_mutex mutex_;
+  std::unique_ptr<std::timed_mutex> mutex_ = std::make_unique<std::timed_mutex>();
+  pid_t process_;                         // whose mutex it is
   std::atomic<std::thread::id> owner_{};  // the thread that runs a call
   Asking* asking_ = nullptr;              // of the call that runs
   std::atomic<int64_t> stop_{INT64_MAX};  // the phase in which all threads end, for it is not wanted any more
