@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +80,13 @@ def test_files_are_run_without_torch(made: Made, data: str) -> None:
     done = without_torch("run", "m.ptq", data, "-o", "out.npy")
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load("out.npy"), made.logits)
+
+
+def test_what_needs_torch_says_so_without_it(made: Made) -> None:
+    for data in ("default", "net_for_bundles:tensor", "x.txt"):
+        done = without_torch("run", "m.ptq", data)
+        assert done.returncode == 2 and "cannot be read without torch" in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def test_a_bundle_is_evaluated_without_its_model(made: Made, cli: Cli) -> None:

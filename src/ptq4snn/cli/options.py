@@ -117,7 +117,12 @@ def inspect_options(p: argparse.ArgumentParser) -> None:
 
 def evaluate_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("bundle", nargs="?", metavar="MODEL.ptq", help="bundle that quantize wrote")
-    p.add_argument("--float", dest="float_too", action="store_true", help="evaluate the float model too")
+    p.add_argument(
+        "--float",
+        dest="float_too",
+        action="store_true",
+        help="evaluate the float model too: --model and --checkpoint as they were quantized",
+    )
     model_options(p)
     reading_options(p)
 

@@ -24,19 +24,17 @@ __all__ = ["batches_for", "inputs_for", "read_array"]
 Array = NDArray[np.float32]
 UNREADABLE = (ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error, SafetensorError)
 BATCH = 64
-NPY = b"\x93NUMPY"  # how a .npy file begins
 
 
 def read_array(name: str) -> Array:
     """x of a .npy, .npz or .safetensors file as float32; Python objects in it are refused unread."""
     path = Path(name)
-    reader = READERS.get(path.suffix, _npy)
+    reader, kind = READERS.get(path.suffix, _npy), path.suffix if path.suffix in READERS else ".npy"
     if not path.exists():
         raise DataError(f"there is no file {name}: name a .npy, .npz or .safetensors file of samples")
     try:
         x = reader(path)
     except UNREADABLE as why:
-        kind = path.suffix if path.suffix in READERS else ".npy"
         raise DataError(f"{name} is not a {kind} file of numbers: write one with numpy.save") from why
     if x.dtype.kind not in "fiub":
         raise DataError(f"{name} holds {x.dtype}, not numbers: give an array of numbers")
@@ -76,23 +74,23 @@ def inputs_for(spec: str, program: Program) -> Iterator[Array]:
 
 
 def _is_array(path: Path) -> bool:
-    """A file of x, by its ending or its first bytes; an .npz may be a whole data set as well."""
+    """A file of x, by its ending; an .npz may be a whole data set as well."""
     if path.suffix == ".npz" and zipfile.is_zipfile(path):
-        return not {"test_x.npy", "train_x.npy"} <= set(zipfile.ZipFile(path).namelist())
-    if path.suffix in READERS:
-        return True
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(NPY)) == NPY
+        with zipfile.ZipFile(path) as file:
+            return not {"test_x.npy", "train_x.npy"} <= set(file.namelist())
+    return path.suffix in READERS
 
 
 def batches_for(
     spec: str, program: Program, batch_size: int = BATCH, workers: int = 0, count: int | None = None
 ) -> Iterable[Any]:
     """Test batches of what --data names, in the size, the steps and the axes of a bundle's input."""
-    from ptq4snn.data.source import open_data
-
+    try:
+        from ptq4snn.data.source import open_data
+    except ImportError as why:
+        raise DataError(
+            f"{spec} cannot be read without torch: give a .npy, .npz or .safetensors file"
+        ) from why
     return open_data(
         spec, "test", batch_size=batch_size, batch_axis=program.input.batch_axis, workers=workers,
         count=count, preprocessing=_preprocessing(program),
