@@ -88,6 +88,7 @@ def _mirror(plan: Plan, m: MirrorPlan) -> None:
     need(known, "a mirror is of a projection that is not there")
     channels = len(plan.projections[m.projection].lattice)
     need(len(m.signs) == len(m.shifts) == channels, f"a mirror has not {channels} channels")
+    _integers(m.signs, "a sign of a mirror")
 
 
 def check_projection(p: ProjectionPlan, n: ProjectionNumbers) -> None:
@@ -109,12 +110,14 @@ def check_projection(p: ProjectionPlan, n: ProjectionNumbers) -> None:
 
 def _input(x: InputPlan) -> None:
     need(len(x.scales) == len(x.zeros), "its input has other scales than zeros")
+    _integers(x.zeros, "a zero of its input")
     need(isinstance(x.exact, bool), "exact is neither true nor false")
 
 
 def _rescale(r: RescalePlan, n: ProjectionNumbers, unit: Reals) -> None:
     assert n.rescale is not None
     scales = _scales(r.scales, len(unit), "the rescale's scales")
+    _integers((*r.multipliers, *r.shifts), "a number of its rescale")
     factors = n.rescale.multipliers, n.rescale.shifts
     need(all(len(v) == len(unit) for v in factors), f"its rescale has not {len(unit)} channels")
     _alike(
@@ -137,6 +140,9 @@ def check_neuron(p: NeuronPlan, n: NeuronNumbers) -> None:
     _layout(p, channels)
     vectors = (n.zero, n.theta, n.rho, n.charge_m, n.settle_m, n.unit, p.k, p.leak)
     need(all(len(v) == channels for v in vectors), f"its vectors have not {channels} channels")
+    for name in ("bits", "zero"):
+        _integers(getattr(p, name), name)
+    _integers([i for pair in (*p.charge, *p.settle) for i in pair], "a number of charge or settle")
     _ratios(p, n, channels)
 
 
@@ -168,6 +174,11 @@ def _ratios(p: NeuronPlan, n: NeuronNumbers, channels: int) -> None:
 
 def _alike(found: Reals, wanted: Reals, problem: str, least: float = 0.0) -> None:
     need(bool((np.abs(found - wanted) <= CLOSE * np.abs(wanted) + least).all()), problem)
+
+
+def _integers(values: Sequence[Any], what: str) -> None:
+    """Whole numbers that are not carried in floats; their range is checked with the numbers."""
+    need(all(type(x) is int for x in values), f"{what} is no whole number")
 
 
 def _scales(x: Any, channels: int, what: str) -> Reals:
