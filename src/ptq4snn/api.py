@@ -16,6 +16,7 @@ from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.errors import RecipeError, UnsupportedModel
 from ptq4snn.evaluation.metrics import evaluate
+from ptq4snn.identity import weights_digest
 from ptq4snn.modules.device import no_autocast
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.pipeline import prepare, run
@@ -75,7 +76,8 @@ def quantize(
         prepared.work = None if work is None else Path(work)
         q = run(prepared, settings)
         q.one_step = loop is not None
-        return q
+    q.source = weights_digest(model)
+    return q
 
 
 def load(path: str | Path, model: nn.Module, loop: Loop | None = None) -> QuantizedModel:

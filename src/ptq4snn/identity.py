@@ -32,10 +32,12 @@ def model_digest(model: nn.Module, x: Tensor) -> str:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """Of every tensor of the state_dict by its name, but for the counters that inference does not use."""
+    """Of every tensor of the state_dict by its name, but for the counters that inference does not use. Values
+    count, not types: a copy of the model in float64 is the same model."""
     copied = copy_model(unwrapped(model))
     reset_neurons(copied)
-    return digest({name: t for name, t in copied.state_dict().items() if is_weight(name, t)})
+    found = {name: t for name, t in copied.state_dict().items() if is_weight(name, t)}
+    return digest({name: t.double() if t.is_floating_point() else t for name, t in found.items()})
 
 
 def graph_digest(model: nn.Module, x: Tensor) -> str:

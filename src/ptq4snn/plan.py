@@ -147,6 +147,11 @@ class Plan:
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> Plan:
+        """The plan of a JSON object; KeyError, TypeError, ValueError or the like where it is not one.
+
+        Only the form is looked at here: `runtime/plan_check.py` proves the rest.
+        """
+        _refuse_unknown(cls, d)
         return cls(
             recipe=d["recipe"],
             arithmetic=d["arithmetic"],
@@ -154,7 +159,7 @@ class Plan:
             norms=tuple(d["norms"]),
             projections={n: _projection(p) for n, p in d["projections"].items()},
             neurons={n: _neuron(p) for n, p in d["neurons"].items()},
-            outputs=tuple(OutputPlan(**o) for o in d["outputs"]),
+            outputs=tuple(OutputPlan(**_known(OutputPlan, o)) for o in d["outputs"]),
             mirrors={n: MirrorPlan(**_known(MirrorPlan, m)) for n, m in d["mirrors"].items()},
             beta=d["beta"],
             percentile=d["percentile"],
@@ -168,14 +173,20 @@ def _tuples(x: Any) -> Any:
     return tuple(_tuples(i) for i in x) if isinstance(x, list) else x
 
 
+def _refuse_unknown(cls: Any, d: dict[str, Any]) -> None:
+    if odd := set(d) - {f.name for f in fields(cls)}:
+        raise ValueError(f"unknown field {min(odd)!r}")
+
+
 def _known(cls: Any, d: dict[str, Any]) -> dict[str, Any]:
+    _refuse_unknown(cls, d)
     return {f.name: _tuples(d[f.name]) for f in fields(cls)}
 
 
 def _projection(d: dict[str, Any]) -> ProjectionPlan:
     p = _known(ProjectionPlan, d)
-    p["input"] = InputPlan(**_known(InputPlan, d["input"])) if d["input"] else None
-    p["rescale"] = RescalePlan(**_known(RescalePlan, d["rescale"])) if d["rescale"] else None
+    p["input"] = InputPlan(**_known(InputPlan, d["input"])) if d["input"] is not None else None
+    p["rescale"] = RescalePlan(**_known(RescalePlan, d["rescale"])) if d["rescale"] is not None else None
     return ProjectionPlan(**p)
 
 

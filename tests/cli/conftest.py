@@ -13,6 +13,7 @@ from torch import nn
 
 import ptq4snn
 from ptq4snn.cli import main
+from ptq4snn.identity import weights_digest
 from ptq4snn.models import zoo
 
 
@@ -24,6 +25,7 @@ class StandIn(nn.Module):
     def __init__(self, save: Callable[[Path], None] | None = None, not_lowered: str = "") -> None:
         super().__init__()
         self.write, self.not_lowered = save, not_lowered
+        self.source: str | None = None
 
     def summary(self) -> str:
         return "SUMMARY"
@@ -82,11 +84,16 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
         calls.inspect = {"model": model, "sample": sample, "batch_axis": batch_axis}
         return Found()
 
+    def load(path: Path, model: nn.Module) -> StandIn:
+        found = StandIn()
+        found.source = weights_digest(model)
+        return found
+
     stubs = {
         "quantize": quantize,
         "evaluate": evaluate,
         "inspect": inspect,
-        "load": lambda path, model: StandIn(),
+        "load": load,
     }
     for name, stub in stubs.items():
         monkeypatch.setitem(ptq4snn.__dict__, name, stub)

@@ -120,7 +120,8 @@ def test_evaluate(api: Any, cli: Cli, tmp_path: Path) -> None:
 def test_evaluate_without_labels(api: Any, cli: Cli, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((5, 3)))
     (tmp_path / "m.ptq").write_bytes(b"BUNDLE")
-    assert "accuracy unknown, the 5 samples have no labels" in cli("evaluate", "m.ptq", "--data", "x.npy")[1]
+    argv = ("evaluate", "m.ptq", "--model", "default", "--data", "x.npy")
+    assert "accuracy unknown, the 5 samples have no labels" in cli(*argv)[1]
 
 
 def test_evaluate_refusals(api: Any, cli: Cli) -> None:

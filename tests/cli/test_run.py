@@ -92,7 +92,7 @@ def mistakes(folder: Path, made: Made) -> dict[str, list[str]]:
         "or not a .npy file of numbers": [bundle, str(folder / "objects.npy")],
         "text.npy is truncated or not a .npy file": [bundle, str(folder / "text.npy")],
         "not numbers": [bundle, str(folder / "words.npy")],
-        "holds a, b but no x": [bundle, str(folder / "several.npz")],
+        "several.npz holds a, b but no x": [bundle, str(folder / "several.npz")],
         "[3, 3]": [bundle, str(folder / "small.npy")],
         "need --stream": [bundle, x, "--state", "s"],
         "there is no folder": [bundle, x, "-o", str(folder / "none" / "out.npy")],

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report.samples import membrane_cost, method, report
+from report.samples import membrane_cost, method, put_beside, report
 
 from ptq4snn.report.screen import screen
 from ptq4snn.report.terminal import plain
@@ -30,7 +30,7 @@ def write(path: Path, data: Any) -> str:
 def bundle(tmp_path: Path) -> Path:
     path = tmp_path / "m.ptq"
     path.write_bytes(b"never read")
-    write(tmp_path / "m.ptq.report.json", report(neurons=20))
+    put_beside(path, report(neurons=20))
     return path
 
 

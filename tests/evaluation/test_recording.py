@@ -61,7 +61,9 @@ def test_data_without_label_maps(batches: list[object]) -> None:
 
 def test_what_is_kept_of_a_result(tmp_path: Path) -> None:
     file = tmp_path / "m.ptq.report.json"
-    file.write_text(json.dumps({"summary": {}, "figures": {"memory": {}}, "evaluations": ["odd"]}))
+    file.write_text(
+        json.dumps({"summary": {}, "figures": {"memory": {}}, "evaluations": ["odd"], "bundle": ""})
+    )
     result = {
         "samples": 5, "task": "classification", "accuracy": 50.0, "accuracy_top5": None, "limit": 5,
         "throughput": {"samples_per_second": 1.0},

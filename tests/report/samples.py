@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+from pathlib import Path
 from typing import Any
 
+from ptq4snn.hashing import file_digest
 from ptq4snn.recipe import Recipe
 
 PIXEL = (  # a PNG of one grey pixel
@@ -14,6 +17,13 @@ PIXEL = (  # a PNG of one grey pixel
 )
 WHICH = ("narrow", "middle", "wide")
 Data = dict[str, Any]
+
+
+def put_beside(bundle: Path, data: Data) -> Path:
+    """Write a report as that of a file, which may be anything."""
+    file = Path(f"{bundle}.report.json")
+    file.write_text(json.dumps({**data, "bundle": file_digest(bundle)}))
+    return file
 
 
 def report(

@@ -15,6 +15,7 @@ import ptq4snn
 from ptq4snn.cli import main
 from ptq4snn.cli.quantize import save
 from ptq4snn.errors import BundleError
+from ptq4snn.hashing import file_digest
 from ptq4snn.report.run import read_run
 
 Command = Callable[..., tuple[int, str, str]]
@@ -35,7 +36,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     (tmp_path / "model.ptq").write_bytes(b"bundle")
-    (tmp_path / "model.ptq.report.json").write_text(json.dumps(samples.report()))
+    samples.put_beside(tmp_path / "model.ptq", samples.report())
     return tmp_path / "model.ptq"
 
 
@@ -50,7 +51,7 @@ def test_comparisons_and_figures_come_along(cli: Command, bundle: Path, tmp_path
     pytest.importorskip("vl_convert", reason="figures as files need vl-convert-python")
     report = samples.report(neurons=2)
     report["figures"] = {"memory": report["figures"]["memory"]}  # few, as drawing takes its time
-    Path(f"{bundle}.report.json").write_text(json.dumps(report))
+    samples.put_beside(bundle, report)
     (tmp_path / "methods.json").write_text(json.dumps(samples.comparison()))
     code, out, _ = cli(
         "report", "model.ptq", "--out", "r.html", "--add", "methods.json", "--figures", "a/b", "--json"
@@ -143,7 +144,7 @@ def test_a_real_model_has_a_page_as_soon_as_it_is_saved(tmp_path: Path, recipe: 
     assert {f.name for f in tmp_path.iterdir()} == {f.name for f in written}, "no draft is left"
     page = Path(f"{out}.report.html").read_text(encoding="utf-8")
     assert "toy.ptq" in page and '<section id="layers"' in page and "n2" in page
-    assert read_run(out).data == json.loads(json.dumps(q.report))
+    assert read_run(out).data == {**json.loads(json.dumps(q.report)), "bundle": file_digest(out)}
     # an edited report is told before anything is written
     del q.report["summary"]["state_bytes"]
     with pytest.raises(BundleError, match="not whole"):

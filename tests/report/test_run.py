@@ -21,7 +21,7 @@ def put(path: Path, value: Any) -> Path:
 
 def test_a_bundle_is_found_by_its_report(tmp_path: Path) -> None:
     (tmp_path / "model.ptq").write_bytes(b"bundle")
-    file = put(tmp_path / "model.ptq.report.json", samples.report())
+    file = samples.put_beside(tmp_path / "model.ptq", samples.report())
     for name in ("model.ptq", "model.ptq.report.json"):
         run = read_run(tmp_path / name)
         assert (run.kind, run.path) == ("report", file)

@@ -15,7 +15,7 @@ from ptq4snn.errors import BundleError
 from ptq4snn.runtime import Runtime, State
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.program import Neuron
-from ptq4snn.runtime.state import MAX_STEPS, pack_rows, rows_of, unpack_rows
+from ptq4snn.runtime.state import pack_rows, rows_of, unpack_rows
 
 
 def bits_of(model: Model, op: Neuron, v: Any) -> bytes:
@@ -132,7 +132,7 @@ def test_states_of_others_are_refused(tmp_path: Path) -> None:
         {"batch": 3},
         {"batch": 0},
         {"steps": -1},
-        {"steps": MAX_STEPS + 1},
+        {"steps": model.bounds.steps + 1},
         {"rows": {}},
         {"batch": 2**40},
     ):

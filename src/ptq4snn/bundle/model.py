@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
-from ptq4snn.bundle.plan_arrays import attach, detach
+from ptq4snn.bundle.format import IntegerArray, write_bundle
+from ptq4snn.bundle.identity import BUNDLE, REPORT, check_report
+from ptq4snn.bundle.plan_arrays import detach
 from ptq4snn.discovery.exclusion import is_inside
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.frameworks import Shell, adapter_of
+from ptq4snn.hashing import file_digest
 from ptq4snn.modules.projection import QuantProjection
-from ptq4snn.plan import Plan
-from ptq4snn.runtime.program import Program
+from ptq4snn.runtime.loading import read_contents
 
 if TYPE_CHECKING:
     from ptq4snn.modules.quantized import QuantizedModel
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["load_model", "read_report", "save_model", "write_report"]
 
 BIAS_BITS = 32
-REPORT = ".report"  # and .json or .html, beside the bundle
 
 
 def signature(model: nn.Module) -> dict[str, Any]:
@@ -79,10 +80,13 @@ def save_model(q: QuantizedModel, path: Path) -> None:
     program, program_integers, _ = detach(program, "program")
     floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model, q.plan.excluded).items()}
     header = {"plan": plan, "signature": q.signature, "program": program, "not_lowered": q.not_lowered}
+    if q.source is not None:
+        header["source"] = q.source
     integers |= {**plan_integers, **program_integers}
     write_bundle(path, header, integers, {**floats, **plan_floats})
     try:
-        write_report(Path(f"{path}{REPORT}.json"), q.report)
+        tie = {BUNDLE: file_digest(path)} if q.report else {}
+        write_report(Path(f"{path}{REPORT}.json"), {**q.report, **tie})
         if page is None:  # nor that of the file it replaces
             Path(f"{path}{REPORT}.html").unlink(missing_ok=True)
         else:
@@ -127,51 +131,43 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
     """The quantized model of a bundle, built into a copy of `model`, whose own weights do not matter."""
     from ptq4snn.modules.quantized import Integers, QuantizedModel
 
-    bundle = read_bundle(path)
-    header = bundle.plan
-    if not {"plan", "signature", "program", "not_lowered"} <= set(header):
-        raise BundleError(f"{path} holds no quantized model; it was not written by ptq4snn")
-    arrays: dict[str, Any] = {n: a.values for n, a in bundle.integers.items()} | dict(bundle.floats)
+    found = read_contents(path)
+    model = readable(model, found.plan.excluded)
+    _check_signature(path, found.signature, signature(model))
+    integers = {n: Integers(_tensor(i.weight), _tensor(i.bias)) for n, i in found.integers.items()}
     try:
-        plan = Plan.from_dict(attach(header["plan"], arrays))
-        program = attach(header["program"], arrays)
-        program = None if program is None else _program(program, len(plan.outputs))
-        integers = {
-            n: Integers(_tensor(arrays[f"weights/{n}"]), _tensor(arrays[f"biases/{n}"]))
-            for n in plan.projections
-        }
-    except (KeyError, TypeError, ValueError) as why:
-        raise BundleError(f"{path} has an incomplete plan ({why}); write the bundle again") from why
-    model = readable(model, plan.excluded)
-    _check_signature(path, header["signature"], signature(model))
-    q = QuantizedModel(model, plan, integers)
-    q.program, q.not_lowered = program, str(header["not_lowered"])
-    rest = {
-        n.removeprefix("floats/"): torch.from_numpy(a.copy())
-        for n, a in bundle.floats.items()
-        if n[:7] == "floats/"
-    }
+        q = QuantizedModel(model, found.plan, integers)
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as why:
+        reason = " ".join(str(why).split())[:200]
+        raise BundleError(
+            f"{path} was made from another model ({reason}): give the model that was quantized"
+        ) from why
+    q.program = None if found.model is None else found.model.program
+    q.not_lowered, q.source = found.not_lowered, found.source
     own = q.model.state_dict()
     with torch.no_grad():
-        for name, value in rest.items():
+        for name, value in found.floats.items():
             if name not in own or own[name].shape != value.shape:
                 raise BundleError(
-                    f"{path} has the parameter '{name}' of shape {list(value.shape)}, the model has not"
+                    f"{path} was made from another model: it has the parameter '{name[:200]}' of shape "
+                    f"{list(value.shape)}, the model has not; give the model that was quantized"
                 )
-            own[name].copy_(value)
-    q.report = read_report(Path(f"{path}.report.json"))
+            own[name].copy_(torch.from_numpy(value))
+    q.report = _own_report(path)
     return q
 
 
-def _program(d: dict[str, Any], outputs: int) -> Program:
-    """The program. The simulation reads its outputs: they are checked here, the rest by the runtime."""
-    program = Program.from_dict(d)
-    if len(program.outputs) != outputs:
-        raise ValueError("the program has other outputs")
-    for s in (s for o in program.outputs for s in o.scalings):
-        if s != ("steps",) and not (len(s) == 2 and s[0] in ("div", "mul") and 0 < abs(s[1]) < float("inf")):
-            raise ValueError(f"an output cannot be scaled by {s!r}")
-    return program
+def _own_report(path: Path) -> dict[str, Any]:
+    """The report beside a bundle; without one, or beside another bundle's, the model has none."""
+    file = Path(f"{path}{REPORT}.json")
+    report = read_report(file)
+    try:
+        if BUNDLE in report:
+            check_report(report, file, path)
+    except BundleError as why:
+        warnings.warn(f"the model is loaded without a report: {why}", stacklevel=4)
+        return {}
+    return report
 
 
 def _tensor(a: Any) -> Tensor:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ptq4snn.cli.run import read_array
+from ptq4snn.cli.reading import read_array
 from ptq4snn.report.units import percent, significant, size, smaller
 from ptq4snn.runtime import load
 from ptq4snn.runtime.measure import (

@@ -9,12 +9,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 import ptq4snn
+from ptq4snn.bundle.identity import BUNDLE, REPORT, check_report
+from ptq4snn.bundle.model import read_report
 from ptq4snn.cli.inputs import DEFAULT, load_data, load_device, load_model
+from ptq4snn.cli.reading import batches_for
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.evaluation.recording import Gallery, record
+from ptq4snn.evaluation.running import OnRuntime
+from ptq4snn.identity import weights_digest
 from ptq4snn.progress import for_terminal
+from ptq4snn.runtime import Runtime
+from ptq4snn.runtime.loading import read_contents
 
 __all__ = ["run"]
 
@@ -24,9 +33,18 @@ def run(args: argparse.Namespace) -> None:
         raise PTQ4SNNError("there is nothing to evaluate: name a bundle, or give --float")
     if args.bundle is not None and not Path(args.bundle).is_file():
         raise BundleError(f"there is no bundle {args.bundle}")
+    if args.bundle is not None:
+        refuse_a_strangers_report(Path(args.bundle))
     device = load_device(args)
-    model = load_model(args, weights_matter=args.float_too)
-    batches = load_data(args, "test", args.batch_size, args.workers, args.limit)
+    model: nn.Module | None = None
+    if on_runtime(args):
+        quantized, batches = from_bundle(args)
+    else:
+        model = load_model(args, weights_matter=args.float_too)
+        quantized = None if args.bundle is None else ptq4snn.load(args.bundle, model)
+        batches = load_data(args, "test", args.batch_size, args.workers, args.limit)
+    if args.float_too and quantized is not None:
+        check_source(args, quantized.source, model)
     results: dict[str, Any] = {}
     gallery = Gallery(args.batch_axis)
 
@@ -47,14 +65,58 @@ def run(args: argparse.Namespace) -> None:
         if args.bundle is not None and results[name]["task"] == "segmentation":
             gallery.look(name, candidate, chosen(batches, args))
 
-    if args.float_too:  # before the bundle is loaded into the model
+    if args.float_too:
         measure("float", model)
-    if args.bundle is not None:
-        measure(str(args.bundle), ptq4snn.load(args.bundle, model))
+    if quantized is not None:
+        measure(str(args.bundle), quantized)
     if args.json:
         print(json.dumps(results, indent=2))
     if args.bundle is not None:
         keep(args, results, gallery)
+
+
+def on_runtime(args: argparse.Namespace) -> bool:
+    """Whether the bundle is enough: it has a program, and nothing of the model is asked for."""
+    of_model = (args.model, args.checkpoint, args.classes, args.T)
+    return args.bundle is not None and args.data is not None and not args.float_too and not any(of_model)
+
+
+def from_bundle(args: argparse.Namespace) -> tuple[Any, Iterable[Any]]:
+    """The program of a bundle as a model, and its data."""
+    found = read_contents(args.bundle)
+    if found.model is None:
+        why = " ".join(found.not_lowered.split())[:500]
+        raise BundleError(f"{args.bundle} has no integer program ({why}): give --model")
+    if args.device not in (None, "cpu"):
+        raise PTQ4SNNError(f"--device {args.device}: a bundle alone runs on the cpu; give --model")
+    program = found.model.program
+    args.batch_axis = program.input.batch_axis
+    batches = batches_for(args.data, program, args.batch_size, args.workers, args.limit)
+    return OnRuntime(Runtime(found.model)), batches
+
+
+def check_source(args: argparse.Namespace, source: str | None, model: Any) -> None:
+    """The float model must be the one that was quantized: a random one would make a report that lies."""
+    if source is None:
+        raise BundleError(
+            f"{args.bundle} is of an older version and does not say which float weights it was made from: "
+            f"quantize again, or evaluate the float model alone"
+        )
+    if source != weights_digest(model):
+        alone = f"--model {args.model or DEFAULT} without --checkpoint"
+        given = alone if args.checkpoint is None else f"--checkpoint {args.checkpoint}"
+        raise BundleError(
+            f"{args.bundle} was made from other float weights than those of {given}: give the checkpoint "
+            f"that was quantized, --checkpoint FILE"
+        )
+
+
+def refuse_a_strangers_report(bundle: Path) -> None:
+    """Before anything is measured: results are written into the report beside the bundle."""
+    file = Path(f"{bundle}{REPORT}.json")
+    report = read_report(file)
+    if BUNDLE in report:
+        check_report(report, file, bundle)
 
 
 def keep(args: argparse.Namespace, results: dict[str, Any], gallery: Gallery) -> None:

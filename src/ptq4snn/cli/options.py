@@ -125,7 +125,12 @@ def inspect_options(p: argparse.ArgumentParser) -> None:
 
 def evaluate_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("bundle", nargs="?", metavar="MODEL.ptq", help="bundle that quantize wrote")
-    p.add_argument("--float", dest="float_too", action="store_true", help="evaluate the float model too")
+    p.add_argument(
+        "--float",
+        dest="float_too",
+        action="store_true",
+        help="evaluate the float model too: --model and --checkpoint as they were quantized",
+    )
     model_options(p)
     reading_options(p)
 
@@ -159,7 +164,12 @@ def kernel_options(p: argparse.ArgumentParser) -> None:
 
 def run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("bundle", metavar="MODEL.ptq", help="bundle that quantize wrote")
-    p.add_argument("input", metavar="INPUT.npy", help="samples as the model takes them")
+    p.add_argument(
+        "input",
+        metavar="INPUT",
+        help="samples: a .npy, .npz or .safetensors file, default, a data set as NAME:PATH, or "
+        "package.module:factory",
+    )
     p.add_argument("-o", "--out", metavar="FILE", help="write the outputs to this .npy file")
     p.add_argument("--top", type=at_least(1), default=3, metavar="N", help="classes shown of a sample (3)")
     kernel_options(p)
@@ -171,7 +181,7 @@ def run_options(p: argparse.ArgumentParser) -> None:
 
 def bench_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("bundle", metavar="MODEL.ptq", help="bundle that quantize wrote")
-    p.add_argument("--input", metavar="FILE.npy", help="samples as the model takes them (random ones)")
+    p.add_argument("--input", metavar="FILE", help="a .npy, .npz or .safetensors file (random samples)")
     p.add_argument("--batch", type=numbers, default=[1, 16], metavar="N,N", help="samples a call (1,16)")
     p.add_argument("--threads", type=numbers, default=[1], metavar="N,N", help="threads (1)")
     p.add_argument("--seconds", type=at_least(1), default=1, metavar="N", help="of each measurement (1)")

@@ -1,22 +1,23 @@
-"""`ptq4snn run`: the outputs of a bundle for an array of samples, as integers and without torch."""
+"""`ptq4snn run`: the outputs of a bundle for samples, as integers; of files of arrays without torch."""
 
 from __future__ import annotations
 
 import argparse
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.data.arrays import READERS, open_arrays
+from ptq4snn.cli.reading import inputs_for
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.files import check_target, write_whole
-from ptq4snn.runtime import State, load
+from ptq4snn.runtime import Runtime, State, load
 
-__all__ = ["read_array", "run"]
+__all__ = ["run"]
 
 Array = NDArray[np.float32]
 SHOWN = 16  # samples whose classes are printed
@@ -25,12 +26,14 @@ SHOWN = 16  # samples whose classes are printed
 def run(args: argparse.Namespace) -> None:
     check(args)
     rt = load(args.bundle, kernels=args.kernels, threads=args.threads)
-    x = read_array(args.input)
+    inputs = inputs_for(args.input, rt.model.program)
     if args.stream:
-        outputs = stream(rt, x, args)
+        arrays = list(inputs)
+        axis = rt.model.program.input.batch_axis
+        x = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)  # all samples at every step
+        found = _tuple(stream(rt, x, args))
     else:
-        outputs = rt(x, steps=args.steps)
-    found = outputs if isinstance(outputs, tuple) else (outputs,)
+        found = whole(rt, inputs, args.steps)
     if args.out is not None:
         write_whole(Path(args.out), encoded(found))
     if args.json:
@@ -49,15 +52,18 @@ def check(args: argparse.Namespace) -> None:
             check_target(name, option)
 
 
-def read_array(name: str) -> Array:
-    """The samples of a .npy, .npz or .safetensors file as float32; Python objects are refused unread."""
-    if Path(name).suffix not in READERS:
-        raise DataError(f"{name} is no file of arrays: give a .npy, .npz or .safetensors file")
-    found = open_arrays(Path(name))[0]
-    x = found if isinstance(found, np.ndarray) else np.asarray(found[:])
-    if x.dtype.kind not in "fiub":
-        raise DataError(f"{name} holds {x.dtype}, not numbers: give an array of numbers")
-    return x.astype(np.float32)
+def whole(rt: Runtime, inputs: Iterator[Array], steps: int | None) -> tuple[Any, ...]:
+    """The outputs of all samples, array by array, joined on the axis of the samples."""
+    parts = [_tuple(rt(x, steps=steps)) for x in inputs]
+    if not parts:
+        raise DataError("there are no samples to run")
+    axes = [out.batch_axis for out in rt.model.program.outputs]
+    joined = zip(axes, zip(*parts, strict=True), strict=True)
+    return tuple(p[0] if len(p) == 1 else np.concatenate(p, axis) for axis, p in joined)
+
+
+def _tuple(outputs: Any) -> tuple[Any, ...]:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def stream(rt: Any, x: Array, args: argparse.Namespace) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ptq4snn.bundle.identity import BUNDLE
 from ptq4snn.bundle.model import read_report, write_report
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import PTQ4SNNError
@@ -33,7 +34,7 @@ def record(
     """
     report = read_report(file)
     figures, evaluations = report.get("figures"), report.get("evaluations")
-    if not isinstance(figures, dict) or not isinstance(evaluations, list):
+    if not isinstance(figures, dict) or not isinstance(evaluations, list) or BUNDLE not in report:
         raise PTQ4SNNError(f"{file} is not the report of this version of ptq4snn: quantize again")
     entry = {
         "data": data,

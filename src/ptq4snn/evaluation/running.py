@@ -19,7 +19,7 @@ from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of
 from ptq4snn.runtime.native import available
 
-__all__ = ["fastest", "whole_sequences"]
+__all__ = ["OnRuntime", "fastest", "whole_sequences"]
 
 PROOF = 2  # samples of the first batch on which runtime and simulation are compared
 
@@ -57,8 +57,8 @@ class Packed:
         return x.device.type == "cpu" and x.dtype == torch.float32 and tuple(shape) == want.shape
 
     def tensors(self, x: Tensor) -> tuple[Tensor, ...]:
-        found = self.runtime(x.detach().numpy(), threads=torch.get_num_threads())
-        return tuple(map(torch.from_numpy, found if isinstance(found, tuple) else (found,)))
+        out: tuple[Tensor, ...] = OnRuntime(self.runtime)(x)
+        return out
 
     def agrees(self, model: QuantizedModel, x: Tensor) -> bool:
         """Whether both give the same bits: not where the model was changed after it was quantized."""
@@ -71,6 +71,18 @@ class Packed:
         except DataError:
             return False
         return len(found) == len(expected) and all(map(torch.equal, found, expected))
+
+
+class OnRuntime(nn.Module):
+    """A bundle's program in a model's place: what it returns, as tensors."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self.runtime = runtime
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        found = self.runtime(x.detach().cpu().numpy(), threads=torch.get_num_threads())
+        return tuple(map(torch.from_numpy, found if isinstance(found, tuple) else (found,)))
 
 
 def fastest(model: nn.Module) -> Forward:

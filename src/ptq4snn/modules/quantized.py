@@ -56,6 +56,7 @@ class QuantizedModel(nn.Module):
         self.report: dict[str, Any] = {}
         self.program: Program | None = None
         self.not_lowered = ""  # why there is no program
+        self.source: str | None = None  # hash of the float weights it was made from
         self.signature = signature(model)
         self.model = copy_model(model)
         reset_neurons(self.model)

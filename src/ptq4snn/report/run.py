@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ptq4snn.bundle.identity import check_report
 from ptq4snn.errors import PTQ4SNNError
 
 __all__ = ["Kind", "Run", "completed", "read_run", "whole"]
@@ -38,7 +39,12 @@ def read_run(path: str | Path) -> Run:
         raise PTQ4SNNError(
             f"{file} is not a report: name a bundle, its {REPORT}, or a JSON file of compare or experiment"
         )
-    return Run(file, kind, completed(data) if kind == "report" else data)
+    if kind != "report":
+        return Run(file, kind, data)
+    bundle = file.with_name(file.name.removesuffix(REPORT))
+    if file.name.endswith(REPORT) and bundle.is_file():
+        check_report(data, file, bundle)
+    return Run(file, kind, completed(data))
 
 
 def completed(report: dict[str, Any]) -> dict[str, Any]:

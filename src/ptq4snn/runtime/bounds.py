@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ptq4snn.errors import BundleError
 from ptq4snn.runtime import program as ops
 from ptq4snn.runtime.parameters import (
     Bounds,
@@ -19,7 +19,8 @@ from ptq4snn.runtime.parameters import (
     Reals,
     Rescale,
 )
-from ptq4snn.runtime.ranges import INT32, Range, align, fits, number, product_fits
+from ptq4snn.runtime.ranges import INT32, Range, align, fits, for_steps, number, product_fits
+from ptq4snn.runtime.state import MAX_SESSION, MAX_STEPS
 
 __all__ = ["prove"]
 
@@ -37,6 +38,7 @@ class _Proof:
     ranges: dict[int, Range]
     sums: dict[str, tuple[Integers, Integers]]
     potentials: dict[str, int]
+    signed: dict[tuple[str, int], tuple[Reals, Reals]]  # of weights and groups: the sums of `_signed`
 
 
 def prove(
@@ -45,14 +47,33 @@ def prove(
     neurons: Mapping[str, NeuronNumbers],
     mirrors: Mapping[str, Mirror],
 ) -> Bounds:
-    """Bounds of a checked program; a program in which something may not fit is refused."""
-    proof = _Proof(program, projections, neurons, mirrors, {}, {}, {})
+    """Bounds of a checked program, for as many steps as they can be proven for; a program in which something
+    may not fit in MAX_STEPS of them is refused. Without a sum over time there is no end."""
+
+    def attempt(steps: int) -> Bounds:
+        with for_steps(steps):
+            return _prove(_Proof(program, projections, neurons, mirrors, {}, {}, {}, signed), steps)
+
+    signed: dict[tuple[str, int], tuple[Reals, Reals]] = {}
+    best, low, high = attempt(MAX_STEPS), MAX_STEPS.bit_length() - 1, MAX_SESSION.bit_length()
+    trial = high - 1
+    while low + 1 < high:
+        try:
+            best, low = attempt(2**trial), trial
+        except BundleError:
+            high = trial
+        trial = (low + high) // 2
+    return best
+
+
+def _prove(proof: _Proof, steps: int) -> Bounds:
+    program = proof.program
     for op in program.operations:
         inputs = [proof.ranges[v] for v in op.inputs]
         out = _RULES[type(op)](proof, op, inputs)
         proof.ranges[op.output] = fits(out, op.name, "its value")
     values = tuple(proof.ranges[v].ends() for v in range(len(program.values)))
-    return Bounds(values, proof.sums, proof.potentials)
+    return Bounds(values, proof.sums, proof.potentials, steps)
 
 
 def _quantize(proof: _Proof, op: ops.Quantize, _: Sequence[Range]) -> Range:
@@ -63,11 +84,12 @@ def _project(proof: _Proof, op: ops.Project, inputs: Sequence[Range]) -> Range:
     n, x = proof.projections[op.name], inputs[0].with_zero()
     if n.over_time:
         x = replace(x.raised(max(1, x.degree)), wide=True)
-    lo, hi = _weighted(n.weight, op.groups, x.lo, x.hi)
+    signed = _signed(proof, op)
+    lo, hi = _weighted(signed, x.lo, x.hi)
     sums = fits(replace(x, lo=lo, hi=hi), op.name, "its sum W x")
     _keep_sums(proof, op.name, sums)
     shifted = fits(sums.times(2.0**n.shift), op.name, "its shifted sum")
-    lo, hi = _bias(n, op, op.name)
+    lo, hi = _bias(n, op, signed)
     y = fits(shifted.plus(lo, hi), op.name, "its sum with the bias")
     if n.over_time and n.role != "output":  # (y - bias) T / T' + bias, rounded
         free = shifted.plus(lo - n.bias, hi - n.bias)
@@ -86,25 +108,35 @@ def _rescaled(r: Rescale, y: Range, name: str) -> Range:
     return Range(np.clip(lo, -half, half - 1), np.clip(hi, -half, half - 1))
 
 
-def _weighted(weight: NDArray[np.int8], groups: int, lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
+def _signed(proof: _Proof, op: ops.Project) -> tuple[Reals, Reals]:
+    """Sums over the taps of the positive and of the negative weights [G, Cout / G, Cin / G]."""
+    key = op.name, op.groups
+    if key not in proof.signed:
+        weight, groups = proof.projections[op.name].weight, op.groups
+        w = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1)
+        positive = np.maximum(w, 0).sum(-1, dtype=np.int64).astype(np.float64)
+        negative = -np.minimum(w, 0).sum(-1, dtype=np.int64).astype(np.float64)
+        proof.signed[key] = positive, negative
+    return proof.signed[key]
+
+
+def _weighted(signed: tuple[Reals, Reals], lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
     """Range of sum w x [Cout] for x in lo .. hi [Cin] around 0, positive and negative weights apart."""
-    w = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1)
-    positive = np.maximum(w, 0).sum(-1, dtype=np.int64).astype(np.float64)  # [G, Cout / G, Cin / G]
-    negative = -np.minimum(w, 0).sum(-1, dtype=np.int64).astype(np.float64)
-    lo, hi = (v.reshape(groups, -1, 1) for v in (lo, hi))
+    positive, negative = signed
+    lo, hi = (v.reshape(len(positive), -1, 1) for v in (lo, hi))
     return (positive @ lo - negative @ hi).reshape(-1), (positive @ hi - negative @ lo).reshape(-1)
 
 
-def _bias(n: ProjectionNumbers, op: ops.Project, name: str) -> tuple[Reals, Reals]:
+def _bias(n: ProjectionNumbers, op: ops.Project, signed: tuple[Reals, Reals]) -> tuple[Reals, Reals]:
     """Range of the bias with the input's zero point under any of the taps [Cout]."""
     bias = n.bias.astype(np.float64)
     if n.input is None or not n.input.zeros.any():
         return bias, bias
     zeros = np.broadcast_to(n.input.zeros.astype(np.float64), (n.weight.shape[1] * op.groups,))
-    inside = _weighted(n.weight, op.groups, np.minimum(zeros, 0), np.maximum(zeros, 0))
-    r = fits(Range(*inside, wide=True).times(2.0**n.shift), name, "its zero point")
+    inside = _weighted(signed, np.minimum(zeros, 0), np.maximum(zeros, 0))
+    r = fits(Range(*inside, wide=True).times(2.0**n.shift), op.name, "its zero point")
     r = replace(r.times(-(2.0**-ZERO_BITS)), wide=False)
-    r = fits(r.plus(bias - 1, bias + 1), name, "its bias with the zero point")
+    r = fits(r.plus(bias - 1, bias + 1), op.name, "its bias with the zero point")
     return np.minimum(np.floor(r.lo), bias), np.maximum(np.ceil(r.hi), bias)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,9 @@ class Runtime:
         self.model = model if self.kernels == "numpy" else model.bare()
         self._decoders = [Decoder(self.model, out) for out in model.program.outputs]
         self._keep = sorted({out.value for out in model.program.outputs})
-        self._state: State | None = None
+        # where the session stands, and a state whose memory the next step may use; replaced as one
+        self._session: tuple[State | None, State | None] = (None, None)
+        self._own = (os.getpid(), RLock())  # the lock of the session, and the process it works in
         self._fixed = _fixed_steps(model)
         self._causal = _causal(model.program)
 
@@ -77,30 +81,50 @@ class Runtime:
         axis = self.model.program.input.time_axis
         x = _array(frame)
         samples = self._samples(x if axis is None or axis > x.ndim else np.expand_dims(x, axis))
-        state = self._state or State.new(self.model, samples.shape[1])
-        if state.batch != samples.shape[1]:
+        with self._lock:
+            before, spare = self._session
+            state = self._to_work_on(before, spare, samples.shape[1])
+            self._check_steps(1, state.steps)
+            values = self._executor.execute(samples, 1, state, self._keep, self._count(threads))
+            outputs = self._decode(values, 1, state.steps, of_step=True)
+            self._session = (state, before)  # nothing comes behind this: an interrupted step has not been
+            return outputs
+
+    @property
+    def _lock(self) -> Any:
+        """Made anew in a forked process, for there nobody would give it back."""
+        if self._own[0] != os.getpid():
+            self._own = (os.getpid(), RLock())
+        return self._own[1]
+
+    def _to_work_on(self, before: State | None, spare: State | None, batch: int) -> State:
+        """A copy of the session's state, or a new one: what raises during a step leaves the session alone."""
+        if before is None:
+            return State.new(self.model, batch)
+        if before.batch != batch:
             raise DataError(
-                f"the session runs {state.batch} samples, but {samples.shape[1]} came: call rt.reset() first"
+                f"the session runs {before.batch} samples, but {batch} came: call rt.reset() first"
             )
-        total = state.steps + 1
-        self._check_steps(total)
-        values = self._executor.execute(samples, 1, state, self._keep, self._count(threads))
-        self._state = state
-        return self._decode(values, 1, total, of_step=True)
+        self._session = (before, None)  # a signal's handler that steps has its own copy
+        return before.copy(spare)
 
     def reset(self) -> None:
         """End the session: the next step begins a new sequence."""
-        self._state = None
+        with self._lock:
+            self._session = (None, None)
 
     @property
     def state(self) -> State | None:
         """A copy of the session's state; None before its first step."""
-        return None if self._state is None else self._state.copy()
+        with self._lock:
+            state = self._session[0]
+            return None if state is None else state.copy()
 
     def restore(self, state: State) -> None:
         """Go on from a state of this model."""
         state.check(self.model)
-        self._state = state.copy()
+        with self._lock:
+            self._session = (state.copy(), None)
 
     def trace(self, x: Any, steps: int | None = None) -> dict[str, dict[str, Array]]:
         """Of every neuron its spikes [T, B, ...] and, where it keeps one, its last state Vq [B, ...], in the
@@ -177,13 +201,18 @@ class Runtime:
     def _count(self, threads: int | None) -> int:
         return self.threads if threads is None else _threads(threads)
 
-    def _check_steps(self, steps: int) -> None:
+    def _check_steps(self, steps: int, before: int = 0) -> None:
+        """Of a call, after so many steps of a session."""
         if not isinstance(steps, (int, np.integer)) or not 1 <= steps <= MAX_STEPS:
-            raise DataError(f"{steps} steps cannot be run: a sequence has 1 .. {MAX_STEPS}")
-        if self._fixed is not None and steps != self.model.program.steps:
+            raise DataError(f"{steps} steps cannot be run at once, but 1 .. {MAX_STEPS}: go step by step")
+        if before + steps > self.model.bounds.steps:
+            raise DataError(
+                f"after {before} steps the sums over time of this model may leave 53 bits: call rt.reset()"
+            )
+        if self._fixed is not None and before + steps != self.model.program.steps:
             raise DataError(
                 f"'{self._fixed}' reads a mean over time and is read by more than the output: this model "
-                f"runs {self.model.program.steps} steps, not {steps}"
+                f"runs {self.model.program.steps} steps, not {before + steps}"
             )
 
     def _decode(

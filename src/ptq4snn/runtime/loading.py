@@ -1,27 +1,51 @@
-"""A model for the runtime: from a bundle, or from a plan and its integers."""
+"""A model from a bundle, or from a plan and its integers: checked, bounded, and only then used.
+
+`contents_of` is what both `ptq4snn.runtime.load` and `ptq4snn.load` read a bundle with, so that neither takes
+what the other refuses. It needs no torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptq4snn.bundle.format import Bundle, read_bundle
 from ptq4snn.bundle.plan_arrays import REFERENCE, attach
 from ptq4snn.errors import BundleError
 from ptq4snn.plan import Plan
+from ptq4snn.runtime.agreement import check_agreement
 from ptq4snn.runtime.bounds import prove
 from ptq4snn.runtime.check import check
 from ptq4snn.runtime.numbers import mirror_numbers, neuron_numbers, projection_numbers
 from ptq4snn.runtime.parameters import Mirror, Model, NeuronNumbers, ProjectionNumbers
+from ptq4snn.runtime.plan_check import check_names, check_neuron, check_plan, check_projection
 from ptq4snn.runtime.program import Program
+from ptq4snn.runtime.require import Refused, need, wholes
+from ptq4snn.runtime.rules import Numbers
 
-__all__ = ["WeightAndBias", "build", "load_model_file", "model_in", "model_of"]
+__all__ = [
+    "Contents",
+    "WeightAndBias",
+    "build",
+    "contents_of",
+    "load_model_file",
+    "model_of",
+    "read_contents",
+]
 
 # what looking into JSON of the wrong form can raise
 WRONG_FORM = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+KEYS = {"plan", "signature", "program", "not_lowered"}
+MAYBE = {"source"}  # bundles that were written before have none
+MAX_REFERRED = 2**24  # numbers of all arrays that plan and program refer to: they become Python's
+MAX_SENTENCE = 2**14
+FLOATS = "floats/"
 
 
 class WeightAndBias(Protocol):
@@ -34,67 +58,161 @@ class WeightAndBias(Protocol):
     def bias(self) -> Any: ...
 
 
-class _Stored:
-    def __init__(self, arrays: Mapping[str, Any], name: str) -> None:
-        self.weight, self.bias = arrays[f"weights/{name}"], arrays[f"biases/{name}"]
+@dataclass(frozen=True)
+class Stored:
+    weight: NDArray[Any]
+    bias: NDArray[Any]
 
 
-def load_model_file(path: str | Path) -> Model:
-    """The model of a bundle, checked and bounded before anything of it runs."""
+@dataclass(frozen=True)
+class Contents:
+    """What a bundle of a quantized model holds; everything is checked. `model` is None without a program."""
+
+    plan: Plan
+    signature: dict[str, Any]  # "projections": shapes by name, "neurons": names
+    integers: dict[str, Stored]  # of projections
+    floats: dict[str, NDArray[Any]]  # other parameters and buffers
+    not_lowered: str
+    source: str | None  # hash of the float weights it was made from (ptq4snn.identity)
+    model: Model | None
+
+
+def read_contents(path: str | Path) -> Contents:
+    """The contents of a bundle, or BundleError in one sentence."""
     bundle = read_bundle(path)
     try:
-        return model_in(bundle)
+        return contents_of(bundle)
     except BundleError as why:
         raise BundleError(f"{path}: {why}") from why
 
 
-def model_in(bundle: Bundle) -> Model:
-    """The model of a bundle that was read."""
-    if "plan" not in bundle.plan:
+def load_model_file(path: str | Path) -> Model:
+    """The model of a bundle, checked and bounded before anything of it runs."""
+    found = read_contents(path)
+    if found.model is None:
+        why = " ".join(found.not_lowered.split())[:500] or "make the bundle again"
+        raise BundleError(f"{path}: it has no integer program, for the model could not be lowered: {why}")
+    return found.model
+
+
+def contents_of(bundle: Bundle) -> Contents:
+    """The contents of a bundle that was read."""
+    header = bundle.plan
+    if "plan" not in header:
         raise BundleError("it holds no quantized model; give a bundle that ptq4snn quantize wrote")
-    if bundle.plan.get("program") is None:
-        why = " ".join(str(bundle.plan.get("not_lowered") or "make the bundle again").split())[:500]
-        raise BundleError(f"it has no integer program, for the model could not be lowered: {why}")
     arrays: dict[str, Any] = {n: a.values for n, a in bundle.integers.items()} | dict(bundle.floats)
+    with _whole("its header"):
+        need(set(header) - MAYBE == KEYS, f"it has not exactly {', '.join(sorted(KEYS))}")
+        referred = _referred({key: header[key] for key in ("plan", "program")}, arrays)
+    with _whole("its plan"):
+        plan = Plan.from_dict(attach(header["plan"], arrays))
+        check_plan(plan)
+    with _whole("its program"):
+        stored = attach(header["program"], arrays)
+        program = None if stored is None else Program.from_dict(stored)
+    with _whole("its arrays"):
+        integers = {n: Stored(arrays[f"weights/{n}"], arrays[f"biases/{n}"]) for n in plan.projections}
+        own = {f"{kind}/{n}" for kind in ("weights", "biases") for n in integers}
+        own |= {n for n in bundle.floats if n.startswith(FLOATS)}
+        need(not own & referred, "the plan refers to weights, biases or floats")
+        odd = [n for n in arrays if n not in own and n not in referred]
+        need(not odd, f"nothing refers to the array {odd[0][:200]!r}" if odd else "")
+    numbers = numbers_of(plan, integers)
+    with _whole("its signature"):
+        _signature(header["signature"], plan, integers)
+        text = header["not_lowered"]
+        need(isinstance(text, str) and len(text) <= MAX_SENTENCE, "not_lowered is no sentence")
+        source = header.get("source")
+        need("source" not in header or _is_hash(source), "source is no SHA-256 in hexadecimal digits")
+    model = None if program is None else _model(program, plan, numbers)
+    floats = {n.removeprefix(FLOATS): a for n, a in bundle.floats.items() if n.startswith(FLOATS)}
+    return Contents(plan, header["signature"], integers, floats, header["not_lowered"], source, model)
+
+
+def _is_hash(x: Any) -> bool:
+    return isinstance(x, str) and len(x) == 64 and set(x) <= set("0123456789abcdef")
+
+
+@contextmanager
+def _whole(what: str) -> Iterator[None]:
+    """What does not hold of `what`, in one sentence."""
     try:
-        header = {key: bundle.plan[key] for key in ("plan", "program")}
-        _refuse_repeats(header)
-        header = attach(header, arrays)
-        program, plan = Program.from_dict(header["program"]), Plan.from_dict(header["plan"])
-        integers = {name: _Stored(arrays, name) for name in plan.projections}
+        yield
+    except Refused as why:
+        raise BundleError(f"{what}: {why}; make the bundle again") from why
     except WRONG_FORM as why:
-        raise BundleError(f"its program or plan is incomplete ({why}); make the bundle again") from why
-    return model_of(program, plan, integers)
+        reason = " ".join(str(why).split())[:200] or type(why).__name__
+        raise BundleError(f"{what} is incomplete ({reason}); make the bundle again") from why
 
 
-def _refuse_repeats(header: Any) -> None:
-    """Every array belongs to one place: a small file must not unfold into a large one."""
+def _referred(header: Any, arrays: Mapping[str, Any]) -> set[str]:
+    """Names of the arrays that plan and program refer to. Every array belongs to one place: a small file must
+    not unfold into a large one."""
     seen: set[str] = set()
-    level = [header]
+    level, count = [header], 0
     while level:
         item = level.pop()
         if isinstance(item, dict) and set(item) == {REFERENCE}:
-            if item[REFERENCE] in seen:
-                raise ValueError(f"it refers to the array {item[REFERENCE]!r} twice")
-            seen.add(item[REFERENCE])
+            name = item[REFERENCE]
+            need(isinstance(name, str) and name in arrays, "it refers to an array that is not there")
+            need(name not in seen, f"it refers to the array {name[:200]!r} twice")
+            seen.add(name)
+            count += arrays[name].size
+            need(count <= MAX_REFERRED, f"it refers to more than {MAX_REFERRED} numbers")
         elif isinstance(item, (dict, list)):
             level += item.values() if isinstance(item, dict) else item
+    return seen
+
+
+def _signature(found: Any, plan: Plan, integers: Mapping[str, Stored]) -> None:
+    """The model that the bundle fits has what the plan has, in the same shapes."""
+    need(isinstance(found, dict) and set(found) == {"projections", "neurons"}, "it has other fields")
+    need(isinstance(found["projections"], dict), "its projections are no object")
+    need(isinstance(found["neurons"], list), "its neurons are no list")
+    check_names(found["projections"], "its projections")
+    check_names(found["neurons"], "its neurons")
+    for shape in found["projections"].values():
+        need(isinstance(shape, list), "a shape is no list")
+        wholes(tuple(shape), 0, 2**31, "a shape", 10)
+    for name, stored in integers.items():
+        there = found["projections"].get(name)
+        need(there == list(stored.weight.shape), f"the projection '{name}' has another shape in the plan")
+    neurons = set(found["neurons"])
+    need(all(name in neurons for name in plan.neurons), "a neuron of the plan is missing")
+
+
+def numbers_of(plan: Plan, integers: Mapping[str, WeightAndBias]) -> Numbers:
+    """The numbers of a plan and the weight and bias integers of its projections, all of it checked."""
+    with _whole("the plan"):
+        check_plan(plan)
+    projections, neurons, mirrors = {}, {}, {}
+    for name, p in plan.projections.items():
+        with _whole(f"the projection '{name}'"):
+            need(p.name == name, "it has another name inside")
+            stored = integers[name]
+            projections[name] = projection_numbers(p, np.asarray(stored.weight), np.asarray(stored.bias))
+            check_projection(p, projections[name])
+    for name, n in plan.neurons.items():
+        with _whole(f"the neuron '{name}'"):
+            need(n.name == name, "it has another name inside")
+            neurons[name] = neuron_numbers(n)
+            check_neuron(n, neurons[name])
+    for name, m in plan.mirrors.items():
+        with _whole(f"the mirror '{name}'"):
+            mirrors[name] = mirror_numbers(name, m)
+    return Numbers(projections, neurons, mirrors)
 
 
 def model_of(program: Program, plan: Plan, integers: Mapping[str, WeightAndBias]) -> Model:
-    """The model of a plan and the weight and bias integers of its projections."""
-    if plan.arithmetic != "integer":
-        raise BundleError('only arithmetic "integer" can be run; quantize with it')
-    try:
-        projections = {
-            name: projection_numbers(p, np.asarray(integers[name].weight), np.asarray(integers[name].bias))
-            for name, p in plan.projections.items()
-        }
-        neurons = {name: neuron_numbers(n) for name, n in plan.neurons.items()}
-        mirrors = {name: mirror_numbers(name, m) for name, m in plan.mirrors.items()}
-    except WRONG_FORM as why:
-        raise BundleError(f"the plan is not whole ({why}); make the bundle again") from why
-    return build(program, projections, neurons, mirrors)
+    """The model of a program, a plan and the weight and bias integers of its projections."""
+    return _model(program, plan, numbers_of(plan, integers))
+
+
+def _model(program: Program, plan: Plan, numbers: Numbers) -> Model:
+    model = build(program, dict(numbers.projections), dict(numbers.neurons), dict(numbers.mirrors))
+    with _whole("plan and program disagree"):
+        check_agreement(plan, model)
+    return model
 
 
 def build(

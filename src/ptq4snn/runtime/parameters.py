@@ -91,12 +91,14 @@ class Bounds:
 
     `values[v]` (least, largest) of every value; `sums[name]` of Wq x of a projection before the shift, both
     [Cout]; `potentials[name]` the largest |A| of a neuron, also after its reset. All fit int32, except what
-    comes behind a sum over time and the potentials of 32-bit states: these stay below 2^53.
+    comes behind a sum over time and the potentials of 32-bit states: these stay below 2^53. All hold for
+    sequences and sessions of up to `steps` steps.
     """
 
     values: tuple[tuple[int, int], ...]
     sums: dict[str, tuple[Integers, Integers]]
     potentials: dict[str, int]
+    steps: int
 
 
 @dataclass(frozen=True)

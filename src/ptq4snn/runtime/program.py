@@ -242,6 +242,8 @@ class Program:
 
         Only the form is looked at here: `check.py` proves that it can be run.
         """
+        if odd := set(d) - {f.name for f in fields(cls)}:
+            raise ValueError(f"unknown field {min(odd)!r}")
         return cls(
             steps=_integer(d["steps"]),
             input=_from(Input, d["input"]),

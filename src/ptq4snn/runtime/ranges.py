@@ -1,8 +1,9 @@
 """Ranges of a program's values, for any number of steps.
 
 A range is [lo, hi] for each channel, times T'^degree: `degree` counts the sums over time behind a value,
-T' is the number of steps, 1 .. MAX_STEPS. A range with a degree holds 0, so that constants and values of a
-lower degree can be added to it. Sums are bounded in any order of their terms: each term may be absent.
+T' is the number of steps, at most that of `for_steps`. A range with a degree holds 0, so that constants and
+values of a lower degree can be added to it. Sums are bounded in any order of their terms: each term may be
+absent.
 
 Bounds are float64. They are sums and products of whole numbers of one sign, so they are exact below 2^53;
 what reaches that is refused.
@@ -10,7 +11,9 @@ what reaches that is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,13 +24,25 @@ from ptq4snn.errors import BundleError
 from ptq4snn.runtime.parameters import Integers
 from ptq4snn.runtime.state import MAX_STEPS
 
-__all__ = ["EXACT", "INT32", "Range", "align", "fits", "number", "product_fits"]
+__all__ = ["EXACT", "INT32", "Range", "align", "fits", "for_steps", "number", "product_fits"]
 
 EXACT = 2**53  # below it float64 holds every whole number
 INT32 = 2**31
 MAX_DEGREE = 3
 
 Reals = NDArray[np.float64]
+
+_most: ContextVar[int] = ContextVar("most", default=MAX_STEPS)
+
+
+@contextmanager
+def for_steps(most: int) -> Iterator[None]:
+    """Ranges inside hold for 1 .. `most` steps."""
+    before = _most.set(most)
+    try:
+        yield
+    finally:
+        _most.reset(before)
 
 
 @dataclass(frozen=True)
@@ -46,7 +61,7 @@ class Range:
 
     def whole(self) -> Range:
         """Without a degree: for any number of steps."""
-        most = float(MAX_STEPS) ** self.degree
+        most = float(_most.get()) ** self.degree
         return replace(self, lo=self.lo * most, hi=self.hi * most, degree=0)
 
     def hull(self, channels: int) -> Range:
@@ -70,7 +85,7 @@ class Range:
         return int(r.lo.min()), int(r.hi.max())
 
     def peak(self) -> float:
-        most = float(MAX_STEPS) ** self.degree
+        most = float(_most.get()) ** self.degree
         return float(max(np.abs(self.lo).max(), np.abs(self.hi).max()) * most)
 
 

@@ -20,9 +20,10 @@ from ptq4snn.errors import BundleError
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.program import Neuron, TimeSum
 
-__all__ = ["MAX_STEPS", "Rows", "State", "pack_rows", "rows_of", "unpack_rows"]
+__all__ = ["MAX_SESSION", "MAX_STEPS", "Rows", "State", "pack_rows", "rows_of", "unpack_rows"]
 
-MAX_STEPS = 2**16  # of one sequence: what is summed over time is bounded by it
+MAX_STEPS = 2**16  # of one call, and at calibration
+MAX_SESSION = 2**62  # steps of a session: its counter has 64 bits
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
@@ -105,9 +106,17 @@ class State:
                 state.sums[op.output] = np.zeros((batch, value.positions, value.channels), dtype=np.int64)
         return state
 
-    def copy(self) -> State:
-        rows = {v: a.copy() for v, a in self.rows.items()}
-        return State(self.mark, self.batch, self.steps, rows, {v: a.copy() for v, a in self.sums.items()})
+    def copy(self, into: State | None = None) -> State:
+        """The same in memory of its own, or in that of `into`, a state of the same session."""
+        if into is None:
+            rows = {v: a.copy() for v, a in self.rows.items()}
+            return State(self.mark, self.batch, self.steps, rows, {v: a.copy() for v, a in self.sums.items()})
+        for v, row in self.rows.items():
+            np.copyto(into.rows[v], row)
+        for v, total in self.sums.items():
+            np.copyto(into.sums[v], total)
+        into.steps = self.steps
+        return into
 
     @property
     def nbytes(self) -> int:
@@ -118,14 +127,14 @@ class State:
         if self.mark != model.mark:
             raise BundleError("the state was saved by another model; give the one of this bundle")
         one = State.new(model, 1)  # of one sample: the batch of a stranger's state may be absurd
-        fits = self.batch > 0 and 0 <= self.steps <= MAX_STEPS
+        fits = self.batch > 0 and 0 <= self.steps <= model.bounds.steps
         fits = fits and _shapes(self) == [(v, (self.batch, *shape[1:])) for v, shape in _shapes(one)]
         if not fits or not all(self._reachable(model, v) for v in self.sums):
             raise BundleError("the state does not fit its model; save it again")
 
     def _reachable(self, model: Model, v: int) -> bool:
         """Whether so many steps can have added up to these sums: bounds are for the most steps."""
-        low, high = (-(-abs(b) * self.steps // MAX_STEPS) for b in model.bounds.values[v])
+        low, high = (-(-abs(b) * self.steps // model.bounds.steps) for b in model.bounds.values[v])
         return bool(((self.sums[v] >= -low) & (self.sums[v] <= high)).all())
 
     def save(self, path: str | Path) -> None:

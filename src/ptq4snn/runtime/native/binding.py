@@ -35,12 +35,25 @@ class Request(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Caller(ctypes.Structure):
+    """csrc/engine.h: how the kernels give Python's lock away, and ask whether Ctrl-C was pressed."""
+
+    _fields_ = [("leave", c_void_p), ("enter", c_void_p), ("cancelled", c_void_p)]
+
+    @classmethod
+    def python(cls) -> Caller:
+        names = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
+        return cls(*(ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p) for name in names))
+
+
+WITH_LOCK = ("ptq_run",)  # called with Python's lock, which it gives away itself
+
 SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ptq_hash": (c_char_p, []),
     "ptq_levels": (c_int, [POINTER(c_char), c_int64]),
     "ptq_create": (c_void_p, [c_void_p, c_int64, c_char_p, POINTER(c_char), c_int64]),
     "ptq_destroy": (None, [c_void_p]),
-    "ptq_run": (c_int, [c_void_p, POINTER(Request), POINTER(c_char), c_int64]),
+    "ptq_run": (c_int, [c_void_p, POINTER(Request), POINTER(Caller), POINTER(c_char), c_int64]),
     "ptq_size": (c_int64, [c_void_p, c_int]),
     "ptq_statistics": (None, [c_void_p, c_void_p, c_int64]),
     "ptq_peak": (c_double, [c_char_p, c_int, c_int]),
@@ -52,9 +65,11 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         self.call = ctypes.CDLL(str(path))
+        with_lock = ctypes.PyDLL(str(path))  # raises what a signal handler raised
         for name, (result, arguments) in SIGNATURES.items():
-            function = getattr(self.call, name)
+            function = getattr(with_lock if name in WITH_LOCK else self.call, name)
             function.restype, function.argtypes = result, arguments
+        self.run, self.caller = with_lock.ptq_run, Caller.python()
         names = ctypes.create_string_buffer(SENTENCE)
         self.call.ptq_levels(names, SENTENCE)
         self.levels = tuple(names.value.decode().split(","))  # the best last
@@ -112,7 +127,11 @@ class Engine:
         self, x: Array, steps: int, first_step: int, states: list[Array] | None, kept: list[Array | None],
         threads: int, path: int, profile: bool,
     ) -> None:  # fmt: skip
-        """`states` and `kept` in the order of the plan; both are written to."""
+        """`states` and `kept` in the order of the plan; both are written to.
+
+        A signal whose handler raises (Ctrl-C) ends the call between two operations, and is raised here; both
+        are then half written.
+        """
         some: list[Array | None] = list(states or [])
         to, sizes = _pointers(some), _numbers([0 if a is None else a.nbytes for a in some])
         out, counts = _pointers(kept), _numbers([0 if a is None else a.size for a in kept])
@@ -122,7 +141,7 @@ class Engine:
             ctypes.addressof(counts), threads, path, profile,
         )  # fmt: skip
         error = ctypes.create_string_buffer(SENTENCE)
-        if self._lib.call.ptq_run(self._engine, byref(request), error, SENTENCE):
+        if self._lib.run(self._engine, byref(request), byref(self._lib.caller), error, SENTENCE):
             raise PTQ4SNNError(f"the native kernels refuse the call: {error.value.decode()}")
 
     def size(self, what: int) -> int:

@@ -53,8 +53,10 @@ PTQ_API void* ptq_create(const uint8_t* plan, int64_t size, const char* level, c
 
 PTQ_API void ptq_destroy(void* engine) { delete engine_of(engine); }
 
-PTQ_API int ptq_run(void* engine, const Request* request, char* error, int64_t error_size) {
-  return guarded(error, error_size, [&] { engine_of(engine)->run(*request); });
+// Called with the lock of `caller`, if it has one, and returns with it.
+PTQ_API int ptq_run(void* engine, const Request* request, const Caller* caller, char* error, int64_t error_size) {
+  Asking asking(*caller);
+  return guarded(error, error_size, [&] { engine_of(engine)->run(*request, asking); });
 }
 
 // 0 weights and parameters, 1 values and scratch of the last call, 2 packed state of a sample, 3 operations.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include <unistd.h>
+
 namespace ptq {
 
 namespace {
@@ -11,6 +13,7 @@ constexpr int64_t kTileBytes = 2 << 20;   // values of a tile stay in the second
 constexpr int64_t kBlockBytes = 512 << 10;  // local values of a block, too
 constexpr int64_t kLeastBlock = 4;
 constexpr int64_t kMostSteps = 1 << 20, kMostThreads = 1024;
+constexpr int64_t kMostBefore = (int64_t)1 << 62;  // steps before a call: a session has no end
 
 int64_t nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -35,7 +38,7 @@ void add(Counters& sum, const Counters& c) {
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations)
-    : plan_(std::move(plan)), operations_(operations) {
+    : plan_(std::move(plan)), operations_(operations), process_(getpid()) {
   const std::vector<Op>& ops = plan_->ops;
   for (int i = 0; i < (int)ops.size(); ++i) {
     const Op& op = ops[(size_t)i];
@@ -70,7 +73,7 @@ int64_t Engine::state_bytes() const {
 
 void Engine::check(const Request& r) const {
   const int64_t whole = times(times(r.batch, r.steps), 1);
-  if (r.batch < 1 || r.steps < 1 || r.steps > kMostSteps || r.first_step < 0 || r.first_step > INT32_MAX || whole < 1)
+  if (r.batch < 1 || r.steps < 1 || r.steps > kMostSteps || r.first_step < 0 || r.first_step > kMostBefore || whole < 1)
     throw Refused("the call has no samples or an absurd number of steps");
   if (r.numbers != plan_->numbers) throw Refused("the samples have another size than the plan's input");
   if (r.x == nullptr || (r.x_steps != r.steps && r.x_steps != 1)) throw Refused("the samples have other steps");
@@ -232,20 +235,29 @@ void Engine::run_images(const Region& region, int thread, const Image& first, in
   }
 }
 
-void Engine::run_rows(const Region& region, int thread, const Image& image, int begin, int end) {
-  for (int p = begin; p < end; p += region.block)
+void Engine::run_rows(const Region& region, int thread, int64_t phase, const Image& image, int begin, int end) {
+  for (int p = begin; p < end && !stopped(thread, phase); p += region.block)
     run_block(region, thread, image, p, std::min(p + region.block, end));
+}
+
+// Thread 0, which is the caller's, asks; the others hear of it. A phase lies between two barriers: all threads end
+// behind the same one, that of the phase in which it was asked.
+bool Engine::stopped(int thread, int64_t phase) {
+  if (thread == 0 && stop_.load(std::memory_order_relaxed) == INT64_MAX && asking_->cancelled())
+    stop_.store(phase, std::memory_order_release);
+  return stop_.load(std::memory_order_acquire) != INT64_MAX;
 }
 
 // Each thread takes the same share of the rows of every region.
 void Engine::work(int thread, Barrier& barrier) {
   const Request& r = request_;
+  int64_t phase = 0;
   for (int64_t first = 0; first < r.batch; first += tile_) {
     const int64_t images = std::min<int64_t>(tile_, r.batch - first);
     for (const Region& region : regions_) {
       const int64_t rows = images * region.work;
       const int64_t begin = rows * thread / r.threads, end = rows * (thread + 1) / r.threads;
-      for (int64_t at = begin; at < end;) {
+      for (int64_t at = begin; at < end && !stopped(thread, phase);) {
         const int64_t number = at / region.work, before = number * region.work;
         const Image image{arena_.data() + number * image_bytes_, first + number, 0};
         const int64_t whole = at == before ? std::min<int64_t>((end - at) / region.work, region.images) : 0;
@@ -253,20 +265,47 @@ void Engine::work(int thread, Barrier& barrier) {
         if (whole > 1)
           run_images(region, thread, image, (int)whole);
         else
-          run_rows(region, thread, image, (int)(at - before), (int)(last - before));
+          run_rows(region, thread, phase, image, (int)(at - before), (int)(last - before));
         at = last;
       }
       barrier.wait();
+      if (stop_.load(std::memory_order_acquire) <= phase++) return;
     }
   }
 }
 
-void Engine::run(const Request& request) {
-  std::lock_guard<std::mutex> lock(mutex_);
+// Whoever held the mutex in the parent is not here: it is left behind, and what was half made is made again.
+void Engine::after_fork() {
+  (void)mutex_.release();
+  mutex_ = std::make_unique<std::timed_mutex>();
+  process_ = getpid();
+  owner_ = std::thread::id();
+  ready_ = false;
+}
+
+void Engine::lock(Asking& asking) {
+  if (process_ != getpid()) after_fork();
+  if (owner_.load() == std::this_thread::get_id())
+    throw Refused("a signal handler cannot run the model that it interrupts");
+  while (!mutex_->try_lock_for(Asking::kAskEvery))
+    if (asking.cancelled()) throw Cancelled();
+}
+
+void Engine::run(const Request& request, Asking& asking) {
+  lock(asking);
+  std::lock_guard<std::timed_mutex> locked(*mutex_, std::adopt_lock);
+  struct Owner {
+    std::atomic<std::thread::id>& id;
+    explicit Owner(std::atomic<std::thread::id>& i) : id(i) { id = std::this_thread::get_id(); }
+    ~Owner() { id = std::thread::id(); }
+  } owner(owner_);
   check(request);
   make_room(request);
+  asking_ = &asking;
+  stop_ = INT64_MAX;
   team_.run((int)request.threads,
             [](void* self, int thread, Barrier& barrier) { static_cast<Engine*>(self)->work(thread, barrier); }, this);
+  if (stop_ != INT64_MAX) throw Cancelled();
   counters_.assign(plan_->ops.size(), Counters{});
   for (size_t t = 0; t < (size_t)request.threads; ++t)
     for (size_t i = 0; i < counters_.size(); ++i) add(counters_[i], counts_[t][i]);

@@ -1,11 +1,62 @@
 // Runs a plan: images in tiles, operations in regions, rows of images and positions split between threads.
 #pragma once
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <mutex>
+#include <thread>
+
+#include <sys/types.h>
 
 #include "plan.h"
 #include "threads.h"
 
 namespace ptq {
+
+// Asks whoever called whether a call is still wanted. Python handles signals in its own thread and only where it may:
+// `enter` and `leave` stand around whatever needs its lock, `cancelled` says that a signal raised an exception.
+struct Caller {
+  void* (*leave)();         // give the lock away; null: there is nobody to ask
+  void (*enter)(void*);     // and take it again
+  int (*cancelled)();       // with the lock
+};
+
+// A call that its caller does not want any more. What it was to write is half written.
+struct Cancelled : std::exception {
+  const char* what() const noexcept override { return "the call was cancelled"; }
+};
+
+// Without the caller's lock as long as it lives; `cancelled` takes it for a moment.
+class Asking {
+ public:
+  explicit Asking(const Caller& caller) : caller_(caller) {
+    if (caller_.leave != nullptr) thread_ = caller_.leave();
+  }
+  ~Asking() {
+    if (caller_.leave != nullptr) caller_.enter(thread_);
+  }
+  Asking(const Asking&) = delete;
+
+  // Whether the call is to end; the caller is asked every kAskEvery, for its lock may be busy.
+  bool cancelled() {
+    if (caller_.leave == nullptr || said_) return said_;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - asked_ < kAskEvery) return false;
+    asked_ = now;
+    caller_.enter(thread_);
+    said_ = caller_.cancelled() != 0;
+    thread_ = caller_.leave();
+    return said_;
+  }
+
+  static constexpr std::chrono::milliseconds kAskEvery{30};
+
+ private:
+  Caller caller_;
+  void* thread_ = nullptr;
+  bool said_ = false;
+  std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
+};
 
 // One call from outside; the layout is part of the interface (binding.py).
 struct Request {
@@ -23,7 +74,8 @@ class Engine {
  public:
   Engine(std::unique_ptr<Plan> plan, const Operations& operations);
 
-  void run(const Request& request);
+  // Throws Cancelled where the caller says so; the states are then neither those before nor those after.
+  void run(const Request& request, Asking& asking);
 
   int64_t weights_bytes() const { return plan_->resident_bytes(); }
   int64_t arena_bytes() const;
@@ -52,11 +104,14 @@ class Engine {
   Call call(const Region& region, const Op& op, const Image& image, uint8_t* local, int first, View* views) const;
   int64_t scratch_bytes();
   void work(int thread, Barrier& barrier);
-  void run_rows(const Region& region, int thread, const Image& image, int begin, int end);
+  void run_rows(const Region& region, int thread, int64_t phase, const Image& image, int begin, int end);
   void run_block(const Region& region, int thread, const Image& image, int begin, int end);
   void run_images(const Region& region, int thread, const Image& first, int count);
   static bool takes_images(const Op& op);
   void run_op(int number, int thread, const Call& call, int begin, int end);
+  void lock(Asking& asking);
+  void after_fork();
+  bool stopped(int thread, int64_t phase);
 
   std::unique_ptr<Plan> plan_;
   Operations operations_;
@@ -70,7 +125,11 @@ class Engine {
   std::vector<std::vector<View>> views_;          // of a thread: inputs of an operation
   std::vector<std::vector<Counters>> counts_;     // of a thread, by operation
   std::vector<Counters> counters_;
-  std::mutex mutex_;
+  std::unique_ptr<std::timed_mutex> mutex_ = std::make_unique<std::timed_mutex>();
+  pid_t process_;                         // whose mutex it is
+  std::atomic<std::thread::id> owner_{};  // the thread that runs a call
+  Asking* asking_ = nullptr;              // of the call that runs
+  std::atomic<int64_t> stop_{INT64_MAX};  // the phase in which all threads end, for it is not wanted any more
   Team team_;
 };
 

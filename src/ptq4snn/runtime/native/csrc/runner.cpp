@@ -20,6 +20,8 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
+Asking nobody{Caller{}};  // no call is cancelled
+
 constexpr int64_t kFuzzBytes = (int64_t)1 << 26;  // larger plans are not run when fuzzing
 
 Bytes read_file(const char* path) {
@@ -93,7 +95,7 @@ int run(const char* plan_path, const char* input_path, const char* output_path, 
   const Bytes block = read_file(plan_path), input = read_file(input_path);
   Engine engine(read_plan(block.data(), (int64_t)block.size()), level_operations(level));
   Case one(engine.plan(), input);
-  engine.run(one.request);
+  engine.run(one.request, nobody);
   std::ofstream out(output_path, std::ios::binary);
   for (const auto& k : one.kept) out.write(reinterpret_cast<const char*>(k.data()), (std::streamsize)(k.size() * 8));
   for (const auto& s : one.states) out.write(reinterpret_cast<const char*>(s.data()), (std::streamsize)s.size());
@@ -151,7 +153,7 @@ int fuzz(const char* plan_path, const char* input_path, uint64_t seed, int count
       if (!is_small(*plan)) continue;
       Engine engine(std::move(plan), level_operations(""));
       Case one(engine.plan(), input);
-      engine.run(one.request);
+      engine.run(one.request, nobody);
       ++ran;
     } catch (const Refused&) {
       ++refused;

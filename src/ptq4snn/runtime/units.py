@@ -1,0 +1,77 @@
+"""What integers are worth, followed through a program: a plan that says another value is refused.
+
+A projection's step is worth its weight's scale times what its input counts, lattice = scales * quantum;
+behind a chain, times the one scale that the chain was brought to. The neuron of a pair counts what its
+projection emits, unit = lattice * 2^-shift * quantum, its quantum being what pools and means in between
+divide by.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptq4snn.plan import Plan
+from ptq4snn.runtime.program import (
+    Affine,
+    Choice,
+    Clip,
+    Gather,
+    Neuron,
+    Operation,
+    Pool,
+    Program,
+    Project,
+    TimeSum,
+)
+from ptq4snn.runtime.require import need
+
+__all__ = ["check_units"]
+
+CLOSE = 1e-6
+PASSING = (
+    Pool,
+    Gather,
+    Affine,
+    Clip,
+    Choice,
+    TimeSum,
+)  # what a current may go through on its way to its neuron
+
+
+def check_units(plan: Plan, program: Program) -> None:
+    """Raise Refused where lattices and units do not follow from each other."""
+    made = {op.output: op for op in program.operations}
+    chained: set[int] = set()  # values that count the scale of a chain
+    for op in program.operations:
+        if isinstance(op, Project):
+            _lattice(plan, op, op.inputs[0] in chained)
+            if plan.projections[op.name].rescale is not None:
+                chained.add(op.output)
+        elif isinstance(op, Neuron):
+            _unit(plan, op, made)
+        elif any(v in chained for v in op.inputs):
+            chained.add(op.output)
+
+
+def _lattice(plan: Plan, op: Project, chained: bool) -> None:
+    p = plan.projections[op.name]
+    counted = np.array(p.lattice) / (np.array(p.scales) * p.quantum)
+    wanted = counted[0] if chained else 1.0
+    need(
+        bool((np.abs(counted - wanted) <= CLOSE * wanted).all()),
+        f"the lattice of '{op.name}' is not its scales'",
+    )
+
+
+def _unit(plan: Plan, op: Neuron, made: dict[int, Operation]) -> None:
+    n, source = plan.neurons[op.name], made[op.inputs[0]]
+    while isinstance(source, PASSING) and len(source.inputs) == 1:
+        source = made[source.inputs[0]]
+    if not n.emits_units or not isinstance(source, Project):
+        return
+    p = plan.projections[source.name]
+    if p.rescale is not None or len(p.lattice) != len(n.unit):
+        return
+    wanted = np.array(p.lattice) * 2.0**-p.shift * n.quantum
+    fine = bool((np.abs(np.array(n.unit) - wanted) <= CLOSE * wanted).all())
+    need(fine, f"the unit of '{op.name}' is not what '{source.name}' emits")
