@@ -187,7 +187,15 @@ def resident_states(plan: Plan, program: Program | None = None) -> list[StateTen
     row is taken for each position."""
     rows = {} if program is None else program_rows(program)
     return [
-        StateTensor(n.channels, n.elements, n.bits, n.stem, _scale_bits(n), any(n.zero), rows.get(n.name))
+        StateTensor(
+            n.channels,
+            n.elements,
+            n.bits,
+            n.stem and not n.in_budget,
+            _scale_bits(n),
+            any(n.zero),
+            rows.get(n.name),
+        )
         for n in plan.neurons.values()
         if n.carries_state
     ]
