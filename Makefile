@@ -13,13 +13,18 @@ SJ20   := .sj/200
 export PTQ4SNN_SPIKINGJELLY_014 := $(CURDIR)/$(SJ14)
 export PTQ4SNN_SPIKINGJELLY_200 := $(CURDIR)/$(SJ20)
 
-.PHONY: demo test test-full lint kernels clean
+.PHONY: demo test test-avx2 test-full lint kernels clean
 
 demo: $(VENV)/.run
 	$(VENV)/bin/ptq4snn demo
 
 test: lint kernels $(VENV)/.frameworks
 	$(PY) -m pytest -q
+
+# what runs a backward pass, as a CPU without AVX-512 does it; oneDNN and torch have other kernels there
+test-avx2: kernels $(VENV)/.frameworks
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PY) -m pytest -q \
+	  tests/numerics/test_gradients.py tests/training tests/cli/test_train.py tests/observation tests/rounding
 
 test-full: lint kernels $(VENV)/.frameworks
 	PTQ4SNN_FULL=1 $(PY) -m pytest -q

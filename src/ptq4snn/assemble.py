@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,8 +26,10 @@ from ptq4snn.recipe import Recipe
 __all__ = ["WIDE_STATE", "Assembly"]
 
 WIDE_STATE = 32
-LARGEST_K = 15
+LARGEST_K, LARGEST_K_FIRST = 15, 24
 DITHER_SHIFT = 16
+READOUT_BITS = 16
+FIRST_MEMBRANE = Recipe.first_membrane  # its default
 
 
 def _power_of_two(x: float) -> int | None:
@@ -73,10 +76,11 @@ class Assembly:
         return Dynamics(leak, theta, rho, spec.reset, strict, rounding)
 
     def exponents(self, n: NeuronLattice) -> range:
-        """Admissible k: from n - F, where a dyadic leak stays exact, to 15 or what 32 bits hold."""
+        """Admissible k: from n - F, where a dyadic leak stays exact, to 15 or what 32 bits hold. A first
+        layer counts in steps of input times weight, 8 bits each: a narrow state may need more than 15."""
         leaks = [dyadic_leak(float(v)) for v in n.leak]
         low = max((f.n if f.n <= 8 else 0) for f in leaks) - n.shift
-        high = LARGEST_K
+        high = LARGEST_K_FIRST if n.info.stem and self.in_budget(n.info.name) else LARGEST_K
         if self.recipe.state_rounding == "dither":
             high = min(high, DITHER_SHIFT - n.shift)
         widest = self.fixed_bits(n.info.name) or 8 + (self.recipe.zero_point != "none")
@@ -228,11 +232,42 @@ class Assembly:
         kept = max(f.value * float(level) for level, f in zip(levels, charge, strict=True))
         return math.ceil(n.input_bound + kept) + 1
 
+    @cached_property
+    def has_middle(self) -> bool:
+        """Whether a state lies between the first layer and what is read out."""
+        neurons = self.folded.discovery.neurons.values()
+        return any(n.carries_state and not (n.stem or n.readout) for n in neurons)
+
+    def protected(self, name: str) -> bool:
+        """Whether a state keeps a width of its own: the first layer's, and those that the model returns.
+
+        That is for networks with a middle. Without one all states would be protected, so they get the bits
+        that were asked for, but for a membrane that is the model's only use of a neuron: it is an output and
+        keeps 16 bits. One that is returned beside its spikes (snnTorch's mem_rec) is a state like any other.
+        A first_membrane other than 16 was asked for.
+        """
+        info = self.folded.discovery.neurons[name]
+        if self.has_middle:
+            return info.stem or info.readout
+        if info.readout and name not in self._spiking:
+            return True
+        return info.stem and self.recipe.first_membrane != FIRST_MEMBRANE
+
+    @cached_property
+    def _spiking(self) -> set[str]:
+        """Neurons whose spikes reach an output, as such or through others."""
+        graph = self.folded.discovery.graph
+        live = set(graph.outputs)
+        for node in reversed(graph.nodes):
+            if live.intersection(node.outputs):
+                live.update(node.inputs)
+        return {n.target for n in graph.nodes if n.kind == "neuron" and n.outputs[0] in live}
+
     def in_budget(self, name: str) -> bool:
         """Whether a neuron's state counts towards the average-bit budget."""
         info, rule = self.folded.discovery.neurons[name], self.recipe.override(name)
         fixed = rule.membrane is not None or rule.coupling == "none"
-        return info.carries_state and not (info.stem or info.readout or fixed)
+        return info.carries_state and not (self.protected(name) or fixed)
 
     def fixed_bits(self, name: str) -> int | None:
         """Width of a neuron outside the budget, None inside."""
@@ -241,10 +276,8 @@ class Assembly:
             return self.recipe.first_membrane if info.stem else WIDE_STATE
         if rule.membrane is not None:
             return rule.membrane
-        if info.readout:
-            return 16
-        if info.stem:
-            return self.recipe.first_membrane
+        if self.protected(name):
+            return READOUT_BITS if info.readout else self.recipe.first_membrane
         return 8 if not info.carries_state else None
 
 

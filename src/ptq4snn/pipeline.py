@@ -164,12 +164,12 @@ def check_overrides(prepared: Prepared, recipe: Recipe) -> None:
 
 
 def warn_if_all_protected(assembly: Assembly) -> None:
-    """Small networks may have nothing but a first and a last layer, which keep widths of their own."""
+    """A network may have no state that the budget could be spent on."""
     if assembly.recipe.coupling == "none" or any(map(assembly.in_budget, assembly.lattice.neurons)):
         return
     warnings.warn(
-        "no state is inside the budget: every neuron is the first one, a readout, without a carried state, "
-        "or overridden; first_membrane, first_bits, last_bits and overrides set their widths",
+        "no state is inside the budget: every neuron is an output's membrane, without a carried state, "
+        "overridden, or the first one of a network whose others are; overrides and first_membrane set widths",
         stacklevel=3,
     )
 

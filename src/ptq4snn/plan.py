@@ -127,9 +127,11 @@ class Plan:
     excluded: tuple[str, ...] = ()  # modules that stay float
 
     def average_bits(self) -> float:
-        """Element-weighted average over the states in the budget."""
-        total = sum(n.elements * n.channels for n in self.neurons.values() if n.in_budget)
-        spent = sum(n.elements * sum(n.bits) for n in self.neurons.values() if n.in_budget)
+        """Element-weighted average over the states in the budget; where none is, over all that are kept."""
+        counted = [n for n in self.neurons.values() if n.in_budget]
+        counted = counted or [n for n in self.neurons.values() if n.carries_state]
+        total = sum(n.elements * n.channels for n in counted)
+        spent = sum(n.elements * sum(n.bits) for n in counted)
         return spent / total if total else 0.0
 
     def _repr_html_(self) -> str:

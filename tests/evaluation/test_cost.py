@@ -10,6 +10,7 @@ from ptq4snn.evaluation.cost import (
     StateTensor,
     is_mixed,
     operations,
+    packet_cost,
     resident_states,
     state_cost,
     stream_bytes,
@@ -43,12 +44,12 @@ def mixed_row(narrow: int, wide: int) -> list[StateTensor]:
 
 
 def test_shape_of_the_table() -> None:
-    cost = state_cost(row(32), mixed=False)
+    cost = packet_cost(row(32), mixed=False)
     assert (cost.elements, cost.channels) == (614_400, 4_736)
 
 
 def test_m32_row() -> None:
-    cost = state_cost(row(32), mixed=False)
+    cost = packet_cost(row(32), mixed=False)
     assert f"{cost.average_bits:.3f}" == "30.293"
     assert f"{cost.logical / MIB:.3f} {cost.packed / MIB:.3f}" == "2.219 2.219"
     assert cost.energy == 1.0
@@ -56,7 +57,7 @@ def test_m32_row() -> None:
 
 
 def test_uniform_m4_row_without_and_with_shifts() -> None:
-    cost = state_cost(row(4), mixed=False)
+    cost = packet_cost(row(4), mixed=False)
     assert f"{cost.average_bits:.3f}" == "5.280"
     assert f"{cost.logical / MIB:.3f} {cost.packed / MIB:.3f} {cost.energy:.3f}" == "0.387 0.387 0.174"
     assert cost.metadata == 0
@@ -66,7 +67,7 @@ def test_uniform_m4_row_without_and_with_shifts() -> None:
 
 
 def test_mixed_row() -> None:
-    cost = state_cost(mixed_row(narrow=34_032, wide=17_296), mixed=True)
+    cost = packet_cost(mixed_row(narrow=34_032, wide=17_296), mixed=True)
     assert [f"{100 * cost.split[b]:.2f}" for b in (2, 4, 8)] == ["6.20", "90.65", "3.15"]
     nonstem = (8 * cost.logical - 16 * 65_536) / (614_400 - 65_536)
     assert f"{nonstem:.3f} {cost.average_bits:.3f}" == "4.002 5.282"
@@ -85,7 +86,7 @@ def test_packets_are_padded_per_channel(elements: int, bits: list[int]) -> None:
         for _ in range(elements):
             used += b
         words += used // 32 + (used % 32 > 0)
-    cost = state_cost([StateTensor(5, elements, bits)], mixed=True)
+    cost = packet_cost([StateTensor(5, elements, bits)], mixed=True)
     assert cost.payload == 4 * words
     assert cost.packed == 4 * words + -(-5 * 10 // 8)
     assert cost.energy == pytest.approx((words + 2) / (5 * elements))
@@ -94,18 +95,35 @@ def test_packets_are_padded_per_channel(elements: int, bits: list[int]) -> None:
 def test_three_bits_fill_words_up() -> None:
     """11 values of 3 bits are 33 bits, two words; 32 values are three words, as in a packed array."""
     for elements in (1, 10, 11, 21, 22, 32, 64):
-        words = state_cost([StateTensor(7, elements, [3])], mixed=False)
+        words = packet_cost([StateTensor(7, elements, [3])], mixed=False)
         packed = pack(np.zeros(elements, np.int64), 3).size
         assert words.payload == 7 * 4 * -(-packed // 4)
         assert words.logical == -(-7 * 3 * elements // 8)
-    assert state_cost([StateTensor(1, 11, [3])], mixed=False).payload == 8
-    assert state_cost([StateTensor(1, 10, [3])], mixed=False).payload == 4
+    assert packet_cost([StateTensor(1, 11, [3])], mixed=False).payload == 8
+    assert packet_cost([StateTensor(1, 10, [3])], mixed=False).payload == 4
+
+
+@pytest.mark.parametrize("bits", [4, 32])
+def test_rows_are_the_papers_packets_where_no_packet_is_padded(bits: int) -> None:
+    rows, packets = state_cost(row(bits), mixed=False), packet_cost(row(bits), mixed=False)
+    assert rows == packets
+
+
+@pytest.mark.parametrize("elements", [1, 3, 16])
+@pytest.mark.parametrize("bits", [[2, 4, 8, 2, 16], [4, 4, 4, 4, 4], [2, 2, 2, 2, 8], [3, 3, 2, 3, 4]])
+def test_rows_are_padded_per_position(elements: int, bits: list[int]) -> None:
+    cost = state_cost([StateTensor(5, elements, bits)], mixed=False)
+    assert cost.payload == elements * -(-sum(bits) // 8)
+    assert cost.words == cost.payload_words == -(-cost.payload // 4)
+    assert cost.energy == cost.words / (5 * elements)
+    one = state_cost([StateTensor(5, elements, bits, rows=1)], mixed=False)
+    assert one.payload == -(-sum(bits) * elements // 8) == one.logical
 
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_zero_points_are_counted(mixed: bool) -> None:
-    plain = state_cost([StateTensor(5, 64, [4]), StateTensor(3, 64, [4])], mixed)
-    moved = state_cost([StateTensor(5, 64, [4], zero_points=True), StateTensor(3, 64, [4])], mixed)
+    plain = packet_cost([StateTensor(5, 64, [4]), StateTensor(3, 64, [4])], mixed)
+    moved = packet_cost([StateTensor(5, 64, [4], zero_points=True), StateTensor(3, 64, [4])], mixed)
     assert moved.payload == plain.payload and moved.shifts == plain.shifts
     assert moved.metadata == plain.metadata + 5  # a byte for each channel of the one that has them
     assert moved.packed == plain.packed + 5 and moved.packed_with_shifts == plain.packed_with_shifts + 5
@@ -119,14 +137,14 @@ def test_zero_points_of_a_plan_are_counted(residual) -> None:  # type: ignore[no
     )  # fmt: skip
     plan = run(residual.prepared, recipe).plan
     moved = sum(n.channels for n in plan.neurons.values() if any(n.zero))
-    cost = state_cost(resident_states(plan), is_mixed(plan))
+    cost = packet_cost(resident_states(plan), is_mixed(plan))
     assert moved > 0 and not is_mixed(plan)
     assert cost.metadata == moved and cost.packed == cost.payload + moved
 
 
 @pytest.mark.parametrize(("widths", "tag"), [((2, 4), 2), ((2, 4, 8, 16), 2), ((2, 3, 4, 8, 16), 3)])
 def test_a_tag_tells_all_widths_apart(widths: tuple[int, ...], tag: int) -> None:
-    cost = state_cost([StateTensor(len(widths), 32, widths)], mixed=True)
+    cost = packet_cost([StateTensor(len(widths), 32, widths)], mixed=True)
     assert cost.metadata == -(-len(widths) * (tag + 8) // 8)
 
 
@@ -136,7 +154,7 @@ def test_widths_must_fit_the_channels() -> None:
 
 
 def test_no_state_costs_nothing() -> None:
-    cost = state_cost([], mixed=True)
+    cost = packet_cost([], mixed=True)
     assert (cost.packed, cost.energy, cost.average_bits) == (0, None, 0.0)
 
 
@@ -168,8 +186,8 @@ def test_states_of_a_plan(residual, twice) -> None:  # type: ignore[no-untyped-d
     states = resident_states(plan)
     assert sum(t.channels * t.elements for t in states) == 8 * 256 + 3 * 8 * 64 + 3 * 16 * 16
     assert is_mixed(plan) and not is_mixed(twice.model.plan)
-    cost = state_cost(states, mixed=True)
+    cost = packet_cost(states, mixed=True)
     assert cost.metadata == -(-(3 * 8 + 3 * 16) * 10 // 8)
-    free = state_cost(resident_states(twice.model.plan), mixed=False)
+    free = packet_cost(resident_states(twice.model.plan), mixed=False)
     assert free.shifts == -(-7 * 2 * 23 // 8)  # sn2 has two multipliers and shifts per channel, the stem none
     assert stream_bytes(residual.prepared.folded.discovery) == 0

@@ -29,7 +29,7 @@ SUMMARY = {
     "average_bits", "average_bits_all", "bits_split", "saturation", "flip_rate", "emd", "firing_rate",
     "objective",
     "channels", "silent_channels", "leak_error", "excluded", "weight_bytes", "state_bytes", "state_energy",
-    "state_energy_with_shifts", "stream_bytes", "macs", "synops", "energy_pj",
+    "state_energy_with_shifts", "state_packets", "stream_bytes", "macs", "synops", "energy_pj",
 }  # fmt: skip
 
 
@@ -68,6 +68,12 @@ def test_words_and_time(case: Any) -> None:
     assert (s["arithmetic"], s["steps"]) == ("integer", max(n["steps"] for n in report["neurons"]))
     assert s["state_energy"] == s["state_words"]["packed"] / s["state_words"]["m32"]
     assert s["state_words"]["m32"] == sum(
+        -(-n["channels"] * n["elements"] // 2) if n["stem"] else n["channels"] * n["elements"]
+        for n in report["neurons"]
+    )
+    packets = s["state_packets"]
+    assert packets["energy"] == packets["words"]["packed"] / packets["words"]["m32"]
+    assert packets["words"]["m32"] == sum(
         n["channels"] * (-(-n["elements"] // 2) if n["stem"] else n["elements"]) for n in report["neurons"]
     )
     for n in report["neurons"]:

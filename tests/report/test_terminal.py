@@ -30,7 +30,8 @@ def large() -> Data:
     for i, n in enumerate(data["neurons"]):
         n["stage"] = f"encoder.stage{i // 5}"
     data["neurons"][3] |= {"carries_state": False, "zero_state": True}
-    data["neurons"][60] |= {"readout": True, "flip_rate": None, "saturation": None}
+    data["neurons"][60] |= {"readout": True, "flip_rate": None, "saturation": None, "in_budget": False}
+    data["neurons"][60]["bits"] = {"16": data["neurons"][60]["channels"]}
     data["silent"] = {"before": None, "after": "stage2.20.lif", "lost": ["stage2.20.lif"]}
     data["summary"]["stream_bytes"] = 9000
     data["evaluations"] = [
@@ -48,7 +49,7 @@ def large() -> Data:
 def test_fits_one_screen(unicode: bool, width: int) -> None:
     for data in (large(), report(), report(neurons=1, steps=1)):
         lines = text(data, marks=Marks(unicode), width=width).splitlines()
-        assert len(lines) <= 41 and max(map(len, lines)) <= width
+        assert len(lines) <= 42 and max(map(len, lines)) <= width
         assert unicode or "\n".join(lines).isascii()
 
 
@@ -79,7 +80,8 @@ def test_numbers_are_those_of_the_report() -> None:
         "silent channels  11 -> 13 of 4,800", "firing rate       0.1420 -> 0.1431",
         "operations       110 -> 112 uJ", "streams (int16)  8.79 KiB", "scales, biases    37.1 KiB",
         "state energy      0.177 of M32 (581,632 -> 102,905 SRAM words a step)",
-        "carries no state: stage1.3.lif", "16 bits: stage4.60.lif",
+        "carries no state: stage1.3.lif", "16 bits (first layer): stage1.0.lif",
+            "16 bits (its membrane is the output): stage4.60.lif",
         "WARNING: silent after quantization, first at stage2.20.lif; give it more bits",
     ):  # fmt: skip
         assert expected in found, expected

@@ -2,7 +2,10 @@
 
 The models take plain tuples, not torch modules, so that any allocation can be counted. Rules:
 
-* A channel's state is one packet, padded to 32-bit words (channel-major).
+* States lie as the runtime packs them (`state_cost`): the channels of one position side by side in a row that
+  is padded to a byte; a fully connected layer is a single row. The paper's layout is counted apart
+  (`packet_cost`): a packet for each channel, padded to 32-bit words (channel-major). Where channels have many
+  elements both are alike; where they have one, a packet is a whole word for every state.
 * Metadata of mixed precision: a 2-bit tag and an 8-bit shift for every channel but the stem's; a wider tag
   where more than four widths occur, as by overrides. A uniform width needs no tag, and the paper counts no
   shift there; both totals are given, without and with shifts.
@@ -14,16 +17,17 @@ The models take plain tuples, not torch modules, so that any allocation can be c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from ptq4snn.discovery.discover import Discovery
 from ptq4snn.plan import NeuronPlan, Plan, ProjectionPlan
+from ptq4snn.runtime.program import Neuron, Program
 
 __all__ = [
-    "Operations", "StateCost", "StateTensor", "WeightCost", "is_mixed", "operations", "resident_states",
-    "state_cost", "stream_bytes", "weight_cost",
+    "Operations", "StateCost", "StateTensor", "WeightCost", "is_mixed", "operations", "packet_cost",
+    "resident_states", "state_cost", "stream_bytes", "weight_cost",
 ]  # fmt: skip
 
 WORD = 32
@@ -47,6 +51,7 @@ class StateTensor:
     stem: bool = False
     scale_bits: int | None = None  # what says its scale; None: a shift per channel
     zero_points: bool = False
+    rows: int | None = None  # that a sample is packed into; None: one for each element of a channel
 
     def widths(self) -> dict[int, int]:
         """Channels of each width."""
@@ -58,10 +63,16 @@ class StateTensor:
             )
         return {b: list(self.bits).count(b) for b in sorted(set(self.bits))}
 
-    def words(self, bits: int | None = None) -> int:
-        """32-bit words of all packets, at the assigned widths or at one width."""
+    def row_bytes(self, bits: int | None = None) -> int:
+        """Bytes of all rows (runtime/state.py), at the assigned widths or at one width."""
+        rows = self.elements if self.rows is None else self.rows
+        total = self.logical_bits() if bits is None else self.channels * self.elements * bits
+        return rows * _ceil(total // max(1, rows), 8)
+
+    def packet_bytes(self, bits: int | None = None) -> int:
+        """Bytes of all packets, whole words, at the assigned widths or at one width."""
         widths = self.widths() if bits is None else {bits: self.channels}
-        return sum(n * _ceil(self.elements * b, WORD) for b, n in widths.items())
+        return WORD // 8 * sum(n * _ceil(self.elements * b, WORD) for b, n in widths.items())
 
     def logical_bits(self) -> int:
         return sum(n * self.elements * b for b, n in self.widths().items())
@@ -89,20 +100,31 @@ class StateCost:
     split: dict[int, float]  # share of the states outside the stem that have this width
     float32: int
     logical: int
-    payload: int  # padded to words
+    payload: int  # rows padded to bytes, or packets padded to words
     metadata: int  # tags and shifts of mixed precision, and zero points
     packed: int  # payload and metadata
     energy: float | None  # None: there is no state
     shifts: int  # what the scales take in any case
     packed_with_shifts: int
     energy_with_shifts: float | None
-    words: int  # 32-bit words of payload and metadata: what a step reads, and writes again
+    payload_words: int  # 32-bit words; every neuron begins a new one
+    words: int  # of payload and metadata: what a step reads, and writes again
     m32_words: int  # of the M32 row
 
 
 def state_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
-    """Count the states; `mixed`: widths are stored per channel, so tags and shifts are metadata."""
-    ts = list(tensors)
+    """Count the states in the runtime's rows; `mixed`: widths are stored per channel, so tags and shifts are
+    metadata."""
+    return _cost(list(tensors), mixed, StateTensor.row_bytes)
+
+
+def packet_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
+    """The same in the paper's channel-major packets."""
+    return _cost(list(tensors), mixed, StateTensor.packet_bytes)
+
+
+def _cost(ts: list[StateTensor], mixed: bool, size: Callable[[StateTensor, int | None], int]) -> StateCost:
+    """size(t, bits): bytes of a neuron's states at their own widths (None) or at one width."""
     elements = sum(t.channels * t.elements for t in ts)
     outside = [t for t in ts if not t.stem]
     rest = sum(t.channels * t.elements for t in outside)
@@ -111,12 +133,13 @@ def state_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
         for b, n in t.widths().items():
             counts[b] = counts.get(b, 0) + n * t.elements
     logical = sum(t.logical_bits() for t in ts)
-    words = sum(t.words() for t in ts)
+    payload = sum(size(t, None) for t in ts)
+    words = sum(_ceil(8 * size(t, None), WORD) for t in ts)
     tag = max(TAG_BITS, (len([b for b in counts if b < FLOAT_BITS]) - 1).bit_length())
     tags, shifts = tag * sum(t.tagged() for t in ts) if mixed else 0, sum(t.shift_bits() for t in ts)
     zeros = sum(t.zero_bits() for t in ts)
     metadata = zeros + (tags + shifts if mixed else 0)
-    baseline = sum(t.words(STEM_BITS if t.stem else FLOAT_BITS) for t in ts)
+    baseline = sum(_ceil(8 * size(t, STEM_BITS if t.stem else FLOAT_BITS), WORD) for t in ts)
 
     def energy(extra: int) -> float | None:
         return (words + _ceil(extra, WORD)) / baseline if baseline else None
@@ -128,13 +151,14 @@ def state_cost(tensors: Iterable[StateTensor], mixed: bool) -> StateCost:
         split={b: counts[b] / rest for b in sorted(counts)},
         float32=elements * FLOAT_BITS // 8,
         logical=_ceil(logical, 8),
-        payload=words * WORD // 8,
+        payload=payload,
         metadata=_ceil(metadata, 8),
-        packed=words * WORD // 8 + _ceil(metadata, 8),
+        packed=payload + _ceil(metadata, 8),
         energy=energy(metadata),
         shifts=_ceil(shifts, 8),
-        packed_with_shifts=words * WORD // 8 + _ceil(tags + shifts + zeros, 8),
+        packed_with_shifts=payload + _ceil(tags + shifts + zeros, 8),
         energy_with_shifts=energy(tags + shifts + zeros),
+        payload_words=words,
         words=words + _ceil(metadata, WORD),
         m32_words=baseline,
     )
@@ -149,10 +173,29 @@ def _scale_bits(n: NeuronPlan) -> int:
     return SHIFT_BITS * (1 if n.coupling in ("layerwise", "flowq") else n.channels)
 
 
-def resident_states(plan: Plan) -> list[StateTensor]:
-    """The states a plan keeps between time steps; neurons that carry none are left out."""
+def program_rows(program: Program) -> dict[str, int]:
+    """Rows of one sample of every neuron, as runtime/state.py packs it."""
+    return {
+        op.name: program.values[op.output].positions if op.channel is None else 1
+        for op in program.operations
+        if isinstance(op, Neuron)
+    }
+
+
+def resident_states(plan: Plan, program: Program | None = None) -> list[StateTensor]:
+    """The states a plan keeps between time steps; neurons that carry none are left out. Without the program a
+    row is taken for each position."""
+    rows = {} if program is None else program_rows(program)
     return [
-        StateTensor(n.channels, n.elements, n.bits, n.stem, _scale_bits(n), any(n.zero))
+        StateTensor(
+            n.channels,
+            n.elements,
+            n.bits,
+            n.stem and not n.in_budget,
+            _scale_bits(n),
+            any(n.zero),
+            rows.get(n.name),
+        )
         for n in plan.neurons.values()
         if n.carries_state
     ]

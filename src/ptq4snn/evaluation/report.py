@@ -15,7 +15,9 @@ summary      version (of ptq4snn), arithmetic, steps (T), task (classification o
              weight_bytes {float, quantized, scales, biases},
              state_bytes {float, logical, payload, metadata, packed, shifts, packed_with_shifts},
              state_energy and state_energy_with_shifts (packed words over the M32 row's),
-             state_words {m32, packed} (32-bit words that a step reads, and writes), stream_bytes,
+             state_words {m32, packed} (32-bit words that a step reads, and writes),
+             state_packets (the same in the paper's channel-major packets: payload, packed,
+             packed_with_shifts, energy, energy_with_shifts, words {m32, packed}), stream_bytes,
              macs (of projections that read data or chains), synops {before, after},
              energy_pj {before, after}
 neurons      name, stage (the part of the model), kind, coupling, shape, channels, elements, steps,
@@ -45,7 +47,7 @@ from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
 from ptq4snn.discovery.discover import Discovery
 from ptq4snn.errors import SilentNetworkWarning
-from ptq4snn.evaluation.cost import operations, stream_bytes
+from ptq4snn.evaluation.cost import StateCost, operations, stream_bytes
 from ptq4snn.evaluation.fidelity import Fidelity, compare
 from ptq4snn.evaluation.figures import make_figures
 from ptq4snn.evaluation.figures.common import stages_of
@@ -68,7 +70,7 @@ def make_report(
     found = compare(prepared, model)
     plan, d = model.plan, prepared.folded.discovery
     sizes = {n: p.weight.integers.numel() for n, p in assembly.lattice.projections.items()}
-    cost = plan_cost(plan, sizes, stream_bytes(d))
+    cost = plan_cost(plan, sizes, stream_bytes(d), model.program)
     dead = dead_columns(prepared, assembly.lattice, assembly.recipe)
     stages = stages_of(d.neurons)
     report = {
@@ -153,7 +155,19 @@ def _totals(cost: PlanCost) -> dict[str, Any]:
         "state_energy": state.energy,
         "state_energy_with_shifts": state.energy_with_shifts,
         "state_words": {"m32": state.m32_words, "packed": state.words},
+        "state_packets": _packets(cost.packets),
         "stream_bytes": cost.streams,
+    }
+
+
+def _packets(state: StateCost) -> dict[str, Any]:
+    return {
+        "payload": state.payload,
+        "packed": state.packed,
+        "packed_with_shifts": state.packed_with_shifts,
+        "energy": state.energy,
+        "energy_with_shifts": state.energy_with_shifts,
+        "words": {"m32": state.m32_words, "packed": state.words},
     }
 
 

@@ -3,6 +3,8 @@
     resident(B)    weights + scales + biases + metadata + B (states + stream buffers)      bytes
     moved(T, B)    2 T (B payload + metadata)       32-bit SRAM words, read and written, of the 8x16-PE model
 
+States are counted in the runtime's rows; `PlanCost.packets` has them in the paper's channel-major packets.
+
 The normalised read/write energy is moved(T, 1) over that of the M32 row, the same for every T.
 """
 
@@ -14,15 +16,16 @@ from dataclasses import dataclass
 from ptq4snn.evaluation.cost import (
     FLOAT_BITS,
     STREAM_BITS,
-    WORD,
     StateCost,
     WeightCost,
     is_mixed,
+    packet_cost,
     resident_states,
     state_cost,
     weight_cost,
 )
 from ptq4snn.plan import Plan
+from ptq4snn.runtime.program import Program
 
 __all__ = ["PlanCost", "Resident", "Residents", "ideal_bytes", "moved_words", "plan_cost", "residents"]
 
@@ -44,7 +47,7 @@ class Resident:
 
 @dataclass(frozen=True)
 class Residents:
-    """A network before quantization (float32) and after it, with states unpadded and padded to words."""
+    """A network before quantization (float32) and after it, with states unpadded and as they are packed."""
 
     before: Resident
     logical: Resident
@@ -62,9 +65,8 @@ def residents(weights: WeightCost, state: StateCost, streams: int) -> Residents:
 
 
 def moved_words(state: StateCost, steps: int, batch: int = 1) -> int:
-    """Words read and written: every step takes all packets in and out again, and the metadata with them."""
-    payload = state.payload * 8 // WORD
-    return 2 * steps * (batch * payload + state.words - payload)
+    """Words read and written: every step takes all states in and out again, and the metadata with them."""
+    return 2 * steps * (batch * state.payload_words + state.words - state.payload_words)
 
 
 def ideal_bytes(elements: int, bits: int) -> int:
@@ -79,13 +81,16 @@ class PlanCost:
     projections: dict[str, WeightCost]
     weights: WeightCost  # of all projections
     state: StateCost
+    packets: StateCost  # the same states as the paper lays them out
     streams: int  # bytes of one sample
     resident: Residents
 
 
-def plan_cost(plan: Plan, sizes: Mapping[str, int], streams: int) -> PlanCost:
+def plan_cost(plan: Plan, sizes: Mapping[str, int], streams: int, program: Program | None = None) -> PlanCost:
     """sizes: number of weights of each projection. streams: bytes of their int16 buffers."""
     projections = {n: weight_cost(p, sizes[n]) for n, p in plan.projections.items()}
     weights = sum(projections.values(), WeightCost())
-    state = state_cost(resident_states(plan), is_mixed(plan))
-    return PlanCost(projections, weights, state, streams, residents(weights, state, streams))
+    states, mixed = resident_states(plan, program), is_mixed(plan)
+    state = state_cost(states, mixed)
+    packets = packet_cost(states, mixed)
+    return PlanCost(projections, weights, state, packets, streams, residents(weights, state, streams))

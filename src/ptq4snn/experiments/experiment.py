@@ -107,14 +107,16 @@ def source(paper: PaperSetting) -> str:
 
 
 def states_table(found: Comparison, paper: Sequence[str] | None) -> list[str]:
-    """Split of widths, bits, bytes and energy of the resident state; means over the seeds."""
+    """Split of widths, bits, bytes and energy of the resident state in the paper's packets; means over the
+    seeds."""
     titles = ["mode", "2/4/8+ %", "b nonstem", "b all", "logical MiB", "packed MiB", "E R/W", "with shifts"]
     rows = []
     for m in found.methods[1:]:
         s = [summary(r) for r in found.of(m)]
-        size = [mean([x["state_bytes"][n] for x in s]) for n in ("logical", "packed")]
+        packets = [_packets(x) for x in s]
+        size = [mean([x["state_bytes"]["logical"] for x in s]), mean([p["packed"] for p in packets])]
         bits = [mean([outside_stem(x) for x in s]), mean([x["average_bits_all"] for x in s])]
-        energy = [mean([x[n] for x in s]) for n in ("state_energy", "state_energy_with_shifts")]
+        energy = [mean([p[n] for p in packets]) for n in ("energy", "energy_with_shifts")]
         figures = [*bits, *(None if n is None else n / MIB for n in size), *energy]
         rows.append([m.label, split(s), *(number(v, "{:.3f}") for v in figures)])
     lines = table(titles, rows, left=1)
@@ -123,6 +125,16 @@ def states_table(found: Comparison, paper: Sequence[str] | None) -> list[str]:
     theirs = [[m.label, c] for m, c in zip(found.methods, paper, strict=True) if c]
     titles = ["mode", "paper: 2/4/8, b nonstem, b all, logical/packed MiB, E R/W"]
     return [*lines, "", *table(titles, theirs, left=2)]
+
+
+def _packets(summary: dict[str, Any]) -> dict[str, Any]:
+    """Of a run that was stored before there was another packing, its only one."""
+    old = {
+        "packed": summary["state_bytes"]["packed"],
+        "energy": summary["state_energy"],
+        "energy_with_shifts": summary["state_energy_with_shifts"],
+    }
+    return summary.get("state_packets") or old
 
 
 def split(summaries: Sequence[dict[str, Any]]) -> str:

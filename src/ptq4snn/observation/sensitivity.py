@@ -17,6 +17,7 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.evaluation.readout import Readout, same_draws
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.numerics.gradients import safe_gradients
 
 __all__ = ["sensitivity"]
 
@@ -71,7 +72,7 @@ def sensitivity(
             folded.core(n).probe = None
             reference.core(n).probe = p
         reference.reset_state()
-        with torch.enable_grad(), same_draws():
+        with torch.enable_grad(), same_draws(), safe_gradients():
             loss = F.cross_entropy(readout(reference(x)), labels)
             loss.backward()
         for n, p in probes.items():

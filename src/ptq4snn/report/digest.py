@@ -5,14 +5,15 @@ A report that lacks a key (an older one, or that of a plan alone) lacks what is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from ptq4snn.report.headline import score_of
 
 __all__ = [
     "Accuracy", "Change", "accuracies", "average_bits", "beside_weights", "composition", "exponents",
-    "headline", "memory", "most_telling", "notes", "shape",
+    "headline", "memory", "most_telling", "notes", "shape", "widths",
 ]  # fmt: skip
 
 Data = dict[str, Any]
@@ -124,6 +125,39 @@ def exponents(neuron: Data) -> str:
     return f"{k['min']}" if k["min"] == k["max"] else f"{k['min']}..{k['max']}"
 
 
+def widths(report: Data) -> list[str]:
+    """States whose width is not the budget's, and why; first and last ones that have the budget's."""
+    rules = ((report.get("summary") or {}).get("recipe") or {}).get("overrides") or {}
+    kept = [n for n in report.get("neurons") or [] if n["carries_state"]]
+    why: dict[str, list[Data]] = {}
+    for n in kept:
+        if not n["in_budget"]:
+            why.setdefault(_reason(n, rules), []).append(n)
+    found = [f"{_bits(ns)} bits ({reason}): {_names(ns)}" for reason, ns in why.items()]
+    ends = [n for n in kept if n["in_budget"] and (n["stem"] or n["readout"])]
+    if ends:  # only where nothing lies between them
+        found.append(f"{_bits(ends)} bits as asked, no layer between first and last: {_names(ends)}")
+    returned = [n for n in ends if n["readout"]]
+    if returned:
+        found.append(f"{_bits(returned)} bits also where the model returns the membrane: {_names(returned)}")
+    return found
+
+
+def _reason(n: Data, rules: Iterable[str]) -> str:
+    if any(fnmatchcase(n["name"], pattern) for pattern in rules):
+        return "an override"
+    return "its membrane is the output" if n["readout"] else "first layer" if n["stem"] else "no coupling"
+
+
+def _bits(neurons: Sequence[Data]) -> str:
+    found = sorted({int(b) for n in neurons for b in n["bits"]})
+    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def _names(neurons: Sequence[Data]) -> str:
+    return ", ".join(n["name"] for n in neurons)
+
+
 def notes(report: Data) -> list[str]:
     """What is unusual about the network; the warnings begin with that word."""
     neurons: list[Data] = report.get("neurons") or []
@@ -131,9 +165,7 @@ def notes(report: Data) -> list[str]:
     stateless = [n["name"] for n in neurons if not n["carries_state"]]
     if stateless:
         found.append(f"carries no state: {', '.join(stateless)}")
-    readouts = [n["name"] for n in neurons if n["readout"]]
-    if readouts:
-        found.append(f"read out without a threshold, 16 bits: {', '.join(readouts)}")
+    found += widths(report)
     worst = max(neurons, key=lambda n: n["leak_error"], default=None)
     if worst is not None and worst["leak_error"]:
         found.append(f"the leak is not dyadic: off by up to {worst['leak_error']:.2g} at {worst['name']}")

@@ -9,6 +9,7 @@ from typing import Any
 from ptq4snn.report import tables as tell
 from ptq4snn.report.charts import distributions
 from ptq4snn.report.charts.segmentation import KINDS
+from ptq4snn.report.digest import widths
 from ptq4snn.report.figures import FIGURES, figure_panels, of_experiment, of_report
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
@@ -116,6 +117,8 @@ def allocation(report: Data, payload: Payload) -> Section:
     )
     if found.get("by") == "uniform" and found.get("average_bits") is not None:
         section.note = f"All states in the budget have {found['average_bits']:g} bits: there is no ranking."
+    others = "; ".join(widths(report))
+    section.note = " ".join(filter(None, (section.note, others and f"Widths with a reason: {others}.")))
     if any(section.groups):
         section.lead = LEADS.get(found.get("by", ""), "")
     return section

@@ -20,6 +20,7 @@ from ptq4snn.evaluation.readout import same_draws
 from ptq4snn.frameworks import Shell
 from ptq4snn.modules.carrier import tracked
 from ptq4snn.modules.core import FloatCore, NeuronCore
+from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.rounding.boundary import Boundary
 from ptq4snn.rounding.network import Enough
 from ptq4snn.rounding.recording import Bits, Countdown, Recording, Trace
@@ -148,7 +149,7 @@ class Alone:
         for name, core in self.cores.items():
             core.played = iter(recorded.spikes[name]) if name in recorded.spikes else None
         self.reset()
-        with same_draws(), suppress(Enough):
+        with same_draws(), safe_gradients(), suppress(Enough):
             functional_call(self.folded.model, {f"{n}.weight": w for n, w in weights.items()}, (x,))
         return self.heard
 

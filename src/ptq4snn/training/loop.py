@@ -21,6 +21,7 @@ from ptq4snn.checkpoint import load_checkpoint
 from ptq4snn.data.samples import VOID, SampleBatches, Samples, check_labels
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, RecipeError
+from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.training.augment import augment
 from ptq4snn.training.objective import class_weights, loss
@@ -190,7 +191,8 @@ class Trainer:
     ) -> float:
         for group in optimizer.param_groups:
             group["lr"] = lr
-        error = loss(forward(x), y, self.recipe.label_smoothing, self.weights)
+        with safe_gradients():
+            error = loss(forward(x), y, self.recipe.label_smoothing, self.weights)
         if not error.isfinite():
             where = f"step {self.place.step + 1} of stage {self.place.stage + 1}"
             raise DataError(
