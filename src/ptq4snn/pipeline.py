@@ -21,11 +21,11 @@ from ptq4snn.bridge.joint import joint_scales
 from ptq4snn.bridge.lattice import Lattice, build_lattice
 from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.errors import BundleError, ExactnessError, RecipeError, UnsupportedOperation
-from ptq4snn.evaluation.readout import same_draws
 from ptq4snn.evaluation.report import make_report
 from ptq4snn.lowering import lower
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.plan import Plan
+from ptq4snn.modules.readout import same_draws
+from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
