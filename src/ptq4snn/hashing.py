@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:  # a page is made and a bundle is named without it
+    import numpy as np
 
 __all__ = ["Hash", "code_digest", "digest", "file_digest"]
 
@@ -31,6 +32,8 @@ class Hash:
 
     def add(self, value: object) -> None:
         """None, truth values, numbers, text, bytes, arrays, tensors, and sequences and mappings of such."""
+        import numpy as np
+
         if value is None or isinstance(value, bool | int | float | str | np.generic):
             plain = value.item() if isinstance(value, np.generic) else value
             self._put(type(plain).__name__, str(plain).encode("utf-8", "surrogatepass"))
@@ -62,6 +65,8 @@ class Hash:
 
     def _array(self, array: np.ndarray[Any, Any], dtype: str | None = None) -> None:
         """Bytes in row order, little-endian; `dtype` where numpy has no name for the type."""
+        import numpy as np
+
         if array.dtype.hasobject:
             raise TypeError("an array of Python objects has no hash of its content")
         if array.dtype.byteorder == ">" or (sys.byteorder == "big" and array.dtype.byteorder == "="):

@@ -127,4 +127,4 @@ def test_evaluate_leaves_the_model_as_it_was() -> None:
 
 def test_nothing_inside_the_budget_is_said() -> None:
     with pytest.warns(UserWarning, match="no state is inside the budget"):
-        ptq4snn.quantize(Net(), X, overrides={"n2": {"exclude": True}}, allocation="uniform")
+        ptq4snn.quantize(Net(), X, overrides={"n2": {"coupling": "none"}}, allocation="uniform")
