@@ -87,8 +87,8 @@ def prove_bounds(model: QuantizedModel) -> None:
 
 
 def prove_program(prepared: Prepared, model: QuantizedModel) -> None:
-    """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no "
-    "model."""
+    """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no
+    model."""
     if model.program is None:
         return
     x = (prepared.held_out or prepared.kept)[0]

@@ -15,7 +15,6 @@ from ptq4snn.errors import PTQ4SNNError, RecipeError
 from ptq4snn.files import check_target, write_together
 from ptq4snn.progress import for_terminal
 from ptq4snn.recipe import Recipe
-from ptq4snn.report.page import write_page
 from ptq4snn.report.terminal import show
 
 __all__ = ["run"]
@@ -88,7 +87,6 @@ def save(q: Any, out: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix=".ptq4snn-", dir=out.parent) as folder:
         draft = Path(folder) / out.name
         q.save(draft)
-        write_page(q.report, Path(f"{draft}{PAGE}"))
         pairs = [(Path(f"{draft}{end}"), Path(f"{out}{end}")) for end in ("", REPORT, PAGE)]
         pairs = [(source, place) for source, place in pairs if source.exists()]
         write_together({place: source.read_bytes() for source, place in reversed(pairs)}, sync=True)

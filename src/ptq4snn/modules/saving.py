@@ -57,7 +57,7 @@ def leftovers(model: nn.Module, excluded: Collection[str]) -> dict[str, Tensor]:
 
 
 def save_model(q: QuantizedModel, path: Path) -> None:
-    """Write `path`, and beside it `path` + ".report.json". A page of the file that is replaced goes."""
+    """Write `path`, and beside it `path` + ".report.json" and ".report.html"."""
     if q.plan.arithmetic != "integer" or any(p.bits is None for p in q.plan.projections.values()):
         raise RecipeError(
             'a model with arithmetic "float" or float weights has no integers to store; quantize with '
@@ -74,6 +74,7 @@ def save_model(q: QuantizedModel, path: Path) -> None:
         assert bits is not None
         integers[f"weights/{name}"] = IntegerArray(_int32(i.weight), bits)
         integers[f"biases/{name}"] = IntegerArray(_int32(i.bias), BIAS_BITS)
+    page = _page(path, q.report)
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
     program = None if q.program is None else q.program.to_dict()
     program, program_integers, _ = detach(program, "program")
@@ -86,9 +87,26 @@ def save_model(q: QuantizedModel, path: Path) -> None:
     try:
         tie = {BUNDLE: file_digest(path)} if q.report else {}
         write_report(Path(f"{path}{REPORT}.json"), {**q.report, **tie})
-        Path(f"{path}{REPORT}.html").unlink(missing_ok=True)
+        if page is None:  # nor that of the file it replaces
+            Path(f"{path}{REPORT}.html").unlink(missing_ok=True)
+        else:
+            write_whole(Path(f"{path}{REPORT}.html"), page)
     except OSError as why:
         raise BundleError(f"the report {path}{REPORT}.json cannot be written: {why.strerror}") from why
+
+
+def _page(path: Path, report: dict[str, Any]) -> str | None:
+    """The report's page; None for a model that lost its report."""
+    from ptq4snn.report.page import render_page
+
+    if not report.get("summary"):
+        return None
+    try:
+        return render_page(report, path.name)
+    except (AttributeError, LookupError, TypeError, ValueError) as why:  # somebody edited the file
+        raise BundleError(
+            f"the model's report is not whole ({why!r}): set q.report = {{}} to save {path} without it"
+        ) from why
 
 
 def _int32(x: Tensor) -> Any:
