@@ -32,6 +32,7 @@ test-full: lint kernels $(VENV)/.frameworks
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
 
 # in place, where they are not those of csrc/; without a compiler NumPy is used, and the tests say so
 kernels: $(VENV)/.run

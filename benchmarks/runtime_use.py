@@ -23,10 +23,10 @@ import ptq4snn
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
 from ptq4snn.data.source import open_data
-from ptq4snn.evaluation import running
 from ptq4snn.experiments.compare import today
 from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
+from ptq4snn.modules import running
 
 RESULTS = Path(__file__).with_suffix(".json")
 GRID_SAMPLES = 512

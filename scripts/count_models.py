@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from ptq4snn.models.counts import FILE, measure
+from ptq4snn.cli.counts import FILE, measure
 from ptq4snn.models.zoo import MODELS, find
 
 OUT = Path(__file__).parents[1] / "src" / "ptq4snn" / "assets" / FILE

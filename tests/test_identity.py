@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.discovery.identity import graph_digest, model_digest, weights_digest
 from ptq4snn.errors import DataError
-from ptq4snn.identity import graph_digest, model_digest, weights_digest
 from ptq4snn.models.neuron import LIF
 
 X = torch.rand(2, 3, generator=torch.Generator().manual_seed(0))
@@ -80,7 +80,7 @@ def test_hashing_leaves_the_model_and_the_random_state() -> None:
 def test_of_another_process() -> None:
     code = (
         "import sys, torch; sys.path.insert(0, sys.argv[1]); from test_identity import Net, X\n"
-        "from ptq4snn.identity import model_digest; print(model_digest(Net(), X))"
+        "from ptq4snn.discovery.identity import model_digest; print(model_digest(Net(), X))"
     )
     here = str(Path(__file__).parent)
     found = subprocess.run([sys.executable, "-c", code, here], capture_output=True, text=True)

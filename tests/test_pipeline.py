@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.bundle.model import load_model
 from ptq4snn.errors import RecipeError
 from ptq4snn.models.neuron import IF, LIF, PLIF
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.modules.saving import load_model
 from ptq4snn.pipeline import Prepared, Result, nearest_to_float, prepare, run
 from ptq4snn.recipe import Recipe
 

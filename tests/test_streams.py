@@ -27,9 +27,9 @@ from ptq4snn.modules.carrier import StreamTensor, counted, plain
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.numerics.fixed_point import rshift_even
 from ptq4snn.pipeline import Prepared
-from ptq4snn.plan import NeuronPlan
 from ptq4snn.recipe import Recipe
 
 RECIPE = Recipe(calibration=64, holdout=16, sensitivity_batches=2)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ptq4snn.modules.surgery import copy_model
+from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.runtime import load
 from runtime_parts.cases import Ready
 from runtime_parts.floats import compiled, inference, lean, onnxruntime_runs, spikingjelly

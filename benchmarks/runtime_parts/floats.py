@@ -28,9 +28,9 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.discover import discover
 from ptq4snn.discovery.folding import fold
+from ptq4snn.discovery.surgery import copy_model, replace_modules
 from ptq4snn.frameworks import NeuronSpec, Shell
 from ptq4snn.models.neuron import IF, LIF, PLIF
-from ptq4snn.modules.surgery import copy_model, replace_modules
 
 Run = Callable[[Tensor], Tensor]
 FOLDER = "PTQ4SNN_SPIKINGJELLY_014"

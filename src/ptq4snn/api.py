@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.bundle.model import load_model
-from ptq4snn.calibration import micro_batches
+from ptq4snn.calibration.samples import micro_batches
 from ptq4snn.discovery.discover import Discovery, discover
+from ptq4snn.discovery.identity import weights_digest
 from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.errors import RecipeError, UnsupportedModel
 from ptq4snn.evaluation.metrics import evaluate
-from ptq4snn.identity import weights_digest
-from ptq4snn.modules.device import no_autocast
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.modules.saving import load_model
+from ptq4snn.numerics.device import no_autocast
 from ptq4snn.pipeline import prepare, run
 from ptq4snn.progress import Progress, chosen
 from ptq4snn.recipe import Recipe

@@ -17,10 +17,10 @@ from ptq4snn.bridge.replay import Dynamics, Replay
 from ptq4snn.discovery.folding import Folded, MirrorSpec
 from ptq4snn.errors import RecipeError
 from ptq4snn.modules.quantized import Integers
+from ptq4snn.network.plan import MirrorPlan, NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
 from ptq4snn.numerics.fixed_point import Fraction2, dyadic_leak, multiplier
 from ptq4snn.observation.observe import Observation
 from ptq4snn.observation.traces import Trace
-from ptq4snn.plan import MirrorPlan, NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
 from ptq4snn.recipe import Recipe
 
 __all__ = ["WIDE_STATE", "Assembly"]

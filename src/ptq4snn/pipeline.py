@@ -21,11 +21,11 @@ from ptq4snn.bridge.joint import joint_scales
 from ptq4snn.bridge.lattice import Lattice, build_lattice
 from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.errors import BundleError, ExactnessError, RecipeError, UnsupportedOperation
-from ptq4snn.evaluation.readout import same_draws
 from ptq4snn.evaluation.report import make_report
 from ptq4snn.lowering import lower
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.plan import Plan
+from ptq4snn.modules.readout import same_draws
+from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
@@ -87,8 +87,8 @@ def prove_bounds(model: QuantizedModel) -> None:
 
 
 def prove_program(prepared: Prepared, model: QuantizedModel) -> None:
-    """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no "
-    "model."""
+    """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no
+    model."""
     if model.program is None:
         return
     x = (prepared.held_out or prepared.kept)[0]

@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.allocation.search import mean_divergence
-from ptq4snn.calibration import Calibration, refuse_unbatched
+from ptq4snn.calibration.packed import PackedBatch
+from ptq4snn.calibration.samples import Calibration, refuse_unbatched
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
 from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.discovery.looping import Looped
 from ptq4snn.discovery.opening import bake, readable
+from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.errors import CheckpointError, SilentNetworkWarning, UnsupportedModel
-from ptq4snn.evaluation.readout import Readout, find_readout, same_draws
-from ptq4snn.evaluation.running import fastest
-from ptq4snn.modules.surgery import copy_model, unwrapped
+from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
+from ptq4snn.modules.running import fastest
 from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
-from ptq4snn.rounding.samples import PackedBatch
 
 if TYPE_CHECKING:
     from ptq4snn.rounding.store import Rounded

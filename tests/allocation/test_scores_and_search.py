@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from ptq4snn.allocation.scores import min_max, scores
-from ptq4snn.allocation.search import divergence, grid_search, mean_divergence
+from ptq4snn.allocation.search import grid_search
+from ptq4snn.modules.readout import divergence, mean_divergence
 
 
 def test_min_max() -> None:

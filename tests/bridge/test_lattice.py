@@ -15,7 +15,7 @@ from ptq4snn.bridge.joint import joint_scales
 from ptq4snn.bridge.lattice import Lattice, build_lattice
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.models.neuron import LIF
-from ptq4snn.plan import Plan
+from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 

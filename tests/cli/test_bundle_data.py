@@ -17,8 +17,8 @@ from torch import nn
 
 import ptq4snn
 from ptq4snn.bundle.format import read_bundle, write_bundle
+from ptq4snn.discovery.identity import weights_digest
 from ptq4snn.errors import BundleError
-from ptq4snn.identity import weights_digest
 
 Cli = Callable[..., tuple[int, str, str]]
 

@@ -132,14 +132,14 @@ def test_evaluate_refusals(api: Any, cli: Cli) -> None:
 
 @pytest.fixture
 def demo_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("ptq4snn.evaluation.demo")
+    module = types.ModuleType("ptq4snn.cli.demo_rows")
 
     def rows(progress: Any, data: str) -> Iterator[dict[str, Any]]:
         assert data == "default"
         yield from progress.track(ROWS, len(ROWS), "demo")
 
     module.rows = rows  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ptq4snn.evaluation.demo", module)
+    monkeypatch.setitem(sys.modules, "ptq4snn.cli.demo_rows", module)
 
 
 def test_demo_as_plain_text(demo_rows: None, cli: Cli) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ptq4snn.frameworks.adapter import NeuronSpec
-from ptq4snn.plan import NeuronPlan
+from ptq4snn.network.plan import NeuronPlan
 
 Array = NDArray[Any]
 

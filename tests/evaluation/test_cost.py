@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptq4snn.bundle.packing import pack
-from ptq4snn.evaluation.cost import (
+from ptq4snn.cost.accounting import (
     StateTensor,
     is_mixed,
     operations,
@@ -16,8 +16,8 @@ from ptq4snn.evaluation.cost import (
     stream_bytes,
     weight_cost,
 )
+from ptq4snn.network.plan import ProjectionPlan
 from ptq4snn.pipeline import run
-from ptq4snn.plan import ProjectionPlan
 from ptq4snn.recipe import Recipe
 
 KIB, MIB = 2**10, 2**20

@@ -16,9 +16,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptq4snn.allocation.search import divergence
 from ptq4snn.evaluation import fidelity
 from ptq4snn.evaluation.fidelity import Fidelity, compare, emd
+from ptq4snn.modules.readout import divergence
 
 
 def load_oracles() -> ModuleType:

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import ptq4snn
-from ptq4snn.evaluation import running
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.sew_resnet import SEWResNet
+from ptq4snn.modules import running
 from ptq4snn.runtime.native import available
 
 pytestmark = pytest.mark.skipif(not any(available()), reason="the native kernels are not built")

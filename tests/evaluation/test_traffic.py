@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ptq4snn.evaluation.cost import StateTensor, WeightCost, packet_cost, stream_bytes
-from ptq4snn.evaluation.traffic import Resident, ideal_bytes, moved_words, plan_cost, residents
+from ptq4snn.cost.accounting import StateTensor, WeightCost, packet_cost, stream_bytes
+from ptq4snn.cost.traffic import Resident, ideal_bytes, moved_words, plan_cost, residents
 
 TENSORS = [
     StateTensor(3, 7, [2, 4, 8]),

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from ptq4snn.frameworks import adapter_of
+from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.frameworks.native import NativeAdapter
 from ptq4snn.models.neuron import IF, LIF, PLIF
-from ptq4snn.modules.core import FloatCore
 
 ADAPTER = NativeAdapter()
 

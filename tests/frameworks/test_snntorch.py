@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from ptq4snn.errors import UnsupportedNeuron
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.frameworks.adapter import NeuronSpec
+from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.frameworks.snntorch import SKIPS, SnnTorchAdapter
-from ptq4snn.modules.core import FloatCore, NeuronCore
 
 snn = pytest.importorskip("snntorch", reason="snnTorch is not installed")
 

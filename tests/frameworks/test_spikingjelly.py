@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from ptq4snn.errors import UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
+from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.frameworks.spikingjelly import SpikingJellyAdapter
-from ptq4snn.modules.core import FloatCore
 
 pytest.importorskip("spikingjelly", reason="SpikingJelly is not installed")
 

@@ -14,7 +14,7 @@ from ptq4snn.lowering import lower
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.patches import per_step
 from ptq4snn.models.sdt import SpikeDrivenTransformer
-from ptq4snn.runtime.program import Affine, Gather
+from ptq4snn.network.program import Affine, Gather
 
 
 class Mirrored(nn.Module):

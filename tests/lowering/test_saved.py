@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import ptq4snn
 from ptq4snn.bundle.format import read_bundle, write_bundle
 from ptq4snn.errors import BundleError
-from ptq4snn.runtime.program import Gather, Pool
+from ptq4snn.network.program import Gather, Pool
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

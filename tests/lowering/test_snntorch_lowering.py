@@ -13,7 +13,7 @@ from lowering.small import quantized
 from oracles.simulation import check_same
 from torch import Tensor, nn
 
-from ptq4snn.runtime.program import Neuron
+from ptq4snn.network.program import Neuron
 
 NETS = ("FullyConnected", "Convolutional", "Recording", "Readout")
 

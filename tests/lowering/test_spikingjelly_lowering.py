@@ -17,7 +17,7 @@ from oracles.simulation import check_same
 from spikingjelly.activation_based import functional, layer, neuron
 from torch import Tensor, nn
 
-from ptq4snn.runtime.program import Neuron
+from ptq4snn.network.program import Neuron
 
 
 @pytest.mark.parametrize("name", sj_models.all_nets())

@@ -18,7 +18,7 @@ from ptq4snn.models.sew_resnet import SEWResNet
 from ptq4snn.models.spikformer import Spikformer
 from ptq4snn.models.vgg import SpikingVGG
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.runtime.program import Neuron, TimeSum
+from ptq4snn.network.program import Neuron, TimeSum
 
 
 def frames(n: int, steps: int, seed: int = 0, size: int = 8) -> Tensor:

@@ -12,10 +12,10 @@ from oracles.meta_spikeformer import build, pixels, small
 from torch import Tensor, nn
 
 from ptq4snn import pipeline
-from ptq4snn.bundle.model import load_model
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.modules.saving import load_model
 from ptq4snn.pipeline import Prepared
 from ptq4snn.recipe import Recipe
 

@@ -13,12 +13,12 @@ from oracles.backbones import published as backbones
 from safetensors.torch import save_file
 
 import ptq4snn
+from ptq4snn.cli.counts import known_counts, measure
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.registry import DATA
 from ptq4snn.data.sample import default_sample
 from ptq4snn.data.samples import Preprocessing
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.models.counts import known_counts, measure
 from ptq4snn.models.published import PUBLISHED
 from ptq4snn.models.trained import TRAINED
 from ptq4snn.models.zoo import MODELS, find, folded

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from ptq4snn.assemble import _conversions
 from ptq4snn.bridge.couplings import zero_points
-from ptq4snn.discovery.layout import Layout
 from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.models.neuron import fire
 from ptq4snn.modules.carrier import Clock
 from ptq4snn.modules.integer import IntegerCore
+from ptq4snn.network.layout import Layout
+from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.numerics.fixed_point import Fraction2
-from ptq4snn.plan import NeuronPlan
 
 LAYOUTS = [Layout((3, 2, 2), (0,)), Layout((4, 3), (1,)), Layout((5,), (0,)), Layout((2, 3, 2), (0, 2))]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ptq4snn.modules.carrier import Clock, StreamTensor
 from ptq4snn.modules.projection import QuantProjection
-from ptq4snn.plan import InputPlan, ProjectionPlan, RescalePlan
+from ptq4snn.network.plan import InputPlan, ProjectionPlan, RescalePlan
 
 
 def make(

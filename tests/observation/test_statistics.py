@@ -185,7 +185,7 @@ def test_merged_parts_are_the_whole(
 def test_the_users_batches_do_not_matter(
     small_model: Callable[..., nn.Module], images: Callable[..., Tensor], size: int
 ) -> None:
-    from ptq4snn.calibration import micro_batches
+    from ptq4snn.calibration.samples import micro_batches
     from ptq4snn.observation.observe import observe
 
     x = images(40)

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.layout import Layout
 from ptq4snn.frameworks.adapter import NeuronSpec
+from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.frameworks.native import NativeAdapter
 from ptq4snn.models.neuron import LIF, fire
-from ptq4snn.modules.core import FloatCore
+from ptq4snn.network.layout import Layout
 from ptq4snn.observation import traces
 from ptq4snn.observation.traces import Trace, Tracer, record_traces
 from ptq4snn.pipeline import prepare

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.plan import Plan
-from ptq4snn.runtime.index import Window
-from ptq4snn.runtime.program import Operation, Output, Program
+from ptq4snn.network.index import Window
+from ptq4snn.network.plan import Plan
+from ptq4snn.network.program import Operation, Output, Program
 
 Array = NDArray[Any]
 

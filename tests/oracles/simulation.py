@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.runtime.program import Neuron, Program
+from ptq4snn.network.program import Neuron, Program
 
 
 @dataclass(frozen=True)

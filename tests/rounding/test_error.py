@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.frameworks.adapter import NeuronSpec
-from ptq4snn.modules.core import FloatCore
+from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.rounding.error import Potential, potential_error
 
 T, SHAPE = 6, (3, 4)

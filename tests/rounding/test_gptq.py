@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.rounding.gptq import Hessian, Solution, columns, solve
-from ptq4snn.rounding.nearest import QuantWeight, round_nearest
 
 
 def generator(seed: int = 0) -> torch.Generator:

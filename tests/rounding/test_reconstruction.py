@@ -12,10 +12,10 @@ from torch import Tensor
 from ptq4snn.bridge.lattice import build_lattice
 from ptq4snn.discovery.blocks import find_blocks
 from ptq4snn.discovery.discover import reset_neurons
-from ptq4snn.evaluation.readout import same_draws
+from ptq4snn.modules.readout import same_draws
+from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.rounding import reconstruction
 from ptq4snn.rounding.boundary import find_boundary
-from ptq4snn.rounding.nearest import QuantWeight, round_nearest
 from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.reconstruction import Batches, Reconstruction, Unit
 from ptq4snn.rounding.soft import SoftWeight, exponent

@@ -16,10 +16,18 @@ from runtime.programs import random_model
 
 from ptq4snn.bundle.format import IntegerArray, write_bundle
 from ptq4snn.bundle.plan_arrays import detach
-from ptq4snn.discovery.layout import Layout
-from ptq4snn.plan import InputPlan, MirrorPlan, NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
+from ptq4snn.network.layout import Layout
+from ptq4snn.network.plan import (
+    InputPlan,
+    MirrorPlan,
+    NeuronPlan,
+    OutputPlan,
+    Plan,
+    ProjectionPlan,
+    RescalePlan,
+)
+from ptq4snn.network.program import Neuron, Output, Project, Quantize
 from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
-from ptq4snn.runtime.program import Neuron, Output, Project, Quantize
 
 BOUND = 2**62  # no bound: whatever is carried is carried in float64
 

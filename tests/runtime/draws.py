@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ptq4snn.runtime.index import Index, Window, compact
+from ptq4snn.network.index import Index, Window, compact
+from ptq4snn.network.program import Value
 from ptq4snn.runtime.parameters import InputGrid, NeuronNumbers, Rescale
-from ptq4snn.runtime.program import Value
 
 WIDTHS = ((4,), (8,), (16,), (32,), (2, 4, 8), (2, 3, 4, 5, 6, 7, 8), (3, 16), (2, 4, 8, 16))
 

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ptq4snn.runtime.index import Index, Window, identity
-from ptq4snn.runtime.loading import build
-from ptq4snn.runtime.parameters import InputGrid, Mirror, Model, NeuronNumbers, ProjectionNumbers
-from ptq4snn.runtime.program import (
+from ptq4snn.network.index import Index, Window, identity
+from ptq4snn.network.program import (
     Affine,
     Choice,
     Clip,
@@ -29,6 +27,8 @@ from ptq4snn.runtime.program import (
     TimeSum,
     Value,
 )
+from ptq4snn.runtime.loading import build
+from ptq4snn.runtime.parameters import InputGrid, Mirror, Model, NeuronNumbers, ProjectionNumbers
 
 ONES, ZEROS = np.ones(3, np.int64), np.zeros(3, np.int64)
 Change = Callable[[dict[str, Any]], None]

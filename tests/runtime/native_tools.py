@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ptq4snn.network.program import Neuron
 from ptq4snn.runtime.native import available, build
 from ptq4snn.runtime.native.binding import library
 from ptq4snn.runtime.native.planner import NativePlan, plan_model
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Neuron
 from ptq4snn.runtime.state import State
 
 ARM_COMPILER, ARM_EMULATOR, ARM_LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"

@@ -7,8 +7,8 @@ from itertools import product
 from math import floor, prod
 from typing import Any
 
+from ptq4snn.network.program import Neuron, Pool, Project
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Neuron, Pool, Project
 
 Sample = list[int]  # one sample at one step, position by position
 

@@ -13,14 +13,8 @@ import numpy as np
 from hypothesis import strategies as st
 from runtime.values import LARGE, SMALL, Values
 
-from ptq4snn.runtime.index import Index, Window, compact
-from ptq4snn.runtime.loading import build
-from ptq4snn.runtime.parameters import (
-    Mirror,
-    Model,
-    ProjectionNumbers,
-)
-from ptq4snn.runtime.program import (
+from ptq4snn.network.index import Index, Window, compact
+from ptq4snn.network.program import (
     Affine,
     Choice,
     Clip,
@@ -36,6 +30,12 @@ from ptq4snn.runtime.program import (
     Project,
     Quantize,
     TimeSum,
+)
+from ptq4snn.runtime.loading import build
+from ptq4snn.runtime.parameters import (
+    Mirror,
+    Model,
+    ProjectionNumbers,
 )
 
 CHANNELS = (1, 2, 3, 4, 7, 8, 16, 17, 63, 64, 65, 130)

@@ -13,8 +13,8 @@ from runtime.handmade import ONES, base, change, made, number, output
 from runtime.programs import models
 
 from ptq4snn.errors import BundleError
+from ptq4snn.network.program import Neuron, Project
 from ptq4snn.runtime.parameters import InputGrid, Model
-from ptq4snn.runtime.program import Neuron, Project
 from ptq4snn.runtime.reference import NumpyExecutor
 
 

@@ -23,9 +23,9 @@ from runtime.handmade import (
 from runtime.programs import random_model
 
 from ptq4snn.errors import BundleError
-from ptq4snn.runtime.index import Index, Window, identity, window_taps
+from ptq4snn.network.index import Index, Window, identity, window_taps
+from ptq4snn.network.program import Input, Program
 from ptq4snn.runtime.parameters import InputGrid, Rescale
-from ptq4snn.runtime.program import Input, Program
 from ptq4snn.runtime.require import MAX_ELEMENTS, Refused, check_window
 
 

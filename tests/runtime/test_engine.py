@@ -13,9 +13,9 @@ from runtime.programs import models, random_input, random_model
 from runtime.test_state import frame, same
 
 from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.network.program import Neuron, Output
 from ptq4snn.runtime import Runtime
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Neuron, Output
 
 seeds = st.integers(0, 999)
 

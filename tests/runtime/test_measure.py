@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from runtime.programs import random_model
 
+from ptq4snn.network.program import MatMul, Neuron, Project
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.measure import (
     counted,
@@ -22,7 +23,6 @@ from ptq4snn.runtime.measure import (
     working_set,
 )
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import MatMul, Neuron, Project
 from ptq4snn.runtime.roofline import Peaks, measure_peaks, rate_of
 from ptq4snn.runtime.statistics import OperationStatistics, Statistics
 

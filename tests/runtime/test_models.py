@@ -17,10 +17,10 @@ import ptq4snn.runtime
 from ptq4snn.errors import BundleError
 from ptq4snn.models.neuron import IF, LIF
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.network.program import Neuron
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.recipe import Recipe
 from ptq4snn.runtime import Runtime, model_of
-from ptq4snn.runtime.program import Neuron
 
 LIGHT = Recipe(calibration=24, holdout=8, sensitivity_batches=1, beta=0.8, percentile=98.0).replace(
     objective="squared_error"

@@ -15,11 +15,11 @@ from runtime.native_tools import kept_values, levels, samples
 from runtime.programs import Builder, models, random_model
 
 from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.network.program import Program
 from ptq4snn.runtime import native
 from ptq4snn.runtime.loading import build
 from ptq4snn.runtime.native import NativeExecutor
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Program
 from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import State
 

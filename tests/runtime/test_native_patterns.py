@@ -10,11 +10,8 @@ import pytest
 from runtime.native_tools import kept_values, levels, samples
 from runtime.programs import Builder
 
-from ptq4snn.runtime.index import Index, Window, identity
-from ptq4snn.runtime.loading import build
-from ptq4snn.runtime.native import NativeExecutor
-from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import (
+from ptq4snn.network.index import Index, Window, identity
+from ptq4snn.network.program import (
     Clip,
     Combine,
     Gather,
@@ -25,6 +22,9 @@ from ptq4snn.runtime.program import (
     Program,
     Quantize,
 )
+from ptq4snn.runtime.loading import build
+from ptq4snn.runtime.native import NativeExecutor
+from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import State
 

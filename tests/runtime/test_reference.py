@@ -14,11 +14,8 @@ from runtime.handmade import WINDOW, base, change, made, number, value
 from runtime.oracle import Oracle
 from runtime.programs import models, random_input, random_model
 
-from ptq4snn.runtime.engine import Runtime
-from ptq4snn.runtime.index import identity
-from ptq4snn.runtime.loading import build
-from ptq4snn.runtime.parameters import InputGrid, Model, ProjectionNumbers
-from ptq4snn.runtime.program import (
+from ptq4snn.network.index import identity
+from ptq4snn.network.program import (
     OPERATIONS,
     Input,
     Neuron,
@@ -29,6 +26,9 @@ from ptq4snn.runtime.program import (
     TimeSum,
     Value,
 )
+from ptq4snn.runtime.engine import Runtime
+from ptq4snn.runtime.loading import build
+from ptq4snn.runtime.parameters import InputGrid, Model, ProjectionNumbers
 from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import State, rows_of, unpack_rows
 

@@ -17,11 +17,11 @@ from runtime.programs import random_input, random_model
 from runtime.test_state import frame, same
 
 from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.network.program import TimeSum
 from ptq4snn.runtime import Runtime, State
 from ptq4snn.runtime.engine import _causal
 from ptq4snn.runtime.native import NativeExecutor
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import TimeSum
 from ptq4snn.runtime.state import MAX_SESSION
 
 OLD_LIMIT = 2**16

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from runtime.programs import models, random_input, random_model
 
 from ptq4snn.errors import BundleError
+from ptq4snn.network.program import Neuron
 from ptq4snn.runtime import Runtime, State
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Neuron
 from ptq4snn.runtime.state import pack_rows, rows_of, unpack_rows
 
 

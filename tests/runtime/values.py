@@ -7,8 +7,8 @@ from typing import Any
 
 from runtime.draws import Draws
 
+from ptq4snn.network.program import Clip, Value
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
-from ptq4snn.runtime.program import Clip, Value
 
 SMALL, LARGE = 2**9, 2**22  # what products and sums may read
 Area = tuple[int, ...]  # sizes of the axes that positions run over

@@ -15,10 +15,10 @@ from tuning.small import Slow, samples
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice, build_lattice
 from ptq4snn.bridge.replay import replay_cost
+from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.traces import Trace
 from ptq4snn.pipeline import Prepared, prepare, run, settle_lattice
-from ptq4snn.plan import NeuronPlan
 from ptq4snn.recipe import Recipe
 from ptq4snn.tuning.correction import MOVES, corrected_biases, corrected_threshold
 from ptq4snn.tuning.recording import float_traces

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-__all__ = ["Trial", "divergence", "grid_search", "mean_divergence"]
+__all__ = ["Trial", "grid_search"]
 
 
 @dataclass(frozen=True)
@@ -27,22 +26,6 @@ class Trial:
         """What is compared: the divergence, then the agreement. Logits that overflow are the worst."""
         assert self.kl is not None and self.agreement is not None
         return (self.kl if self.kl == self.kl else float("inf"), -self.agreement)
-
-
-def divergence(expected: Tensor, found: Tensor) -> tuple[float, float]:
-    """Mean KL(expected || found) and share of equal decisions, from logits [B, classes, ...]."""
-    p, q = (F.log_softmax(x.double(), 1) for x in (expected, found))
-    kl = float((p.exp() * (p - q)).sum(1).mean())
-    return kl, float((expected.argmax(1) == found.argmax(1)).double().mean())
-
-
-def mean_divergence(batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-    """`divergence` over all samples, a batch at a time: the logits of label maps are large."""
-    samples, kl, agreement = 0, 0.0, 0.0
-    for expected, found in batches:
-        a, b = divergence(expected, found)
-        samples, kl, agreement = samples + len(found), kl + a * len(found), agreement + b * len(found)
-    return kl / samples, agreement / samples
 
 
 def grid_search(

@@ -18,11 +18,11 @@ from ptq4snn.bridge.weights import FLOOR, input_scales, per_channel, shifted_sca
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.pairs import Groups, NeuronInfo, ProjectionInfo
 from ptq4snn.errors import UnsupportedOperation
+from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.observation.observe import Observation
-from ptq4snn.plan import InputPlan
 from ptq4snn.recipe import Recipe
-from ptq4snn.rounding.nearest import QuantWeight, round_nearest
 
 __all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice"]
 

@@ -8,9 +8,9 @@ from torch import Tensor
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.pairs import ProjectionInfo
 from ptq4snn.errors import UnsupportedNeuron
-from ptq4snn.plan import InputPlan
+from ptq4snn.network.plan import InputPlan
+from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.recipe import Recipe
-from ptq4snn.rounding.nearest import QuantWeight, round_nearest
 
 __all__ = ["FLOOR", "input_scales", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
 

@@ -33,7 +33,7 @@ SETTING_WIDTH = 24
 
 
 def run(args: argparse.Namespace) -> None:
-    from ptq4snn.evaluation.demo import rows
+    from ptq4snn.cli.demo_rows import rows
 
     found = rows(for_terminal(), args.data)
     if args.json:

@@ -13,14 +13,14 @@ from torch import nn
 
 import ptq4snn
 from ptq4snn.bundle.identity import BUNDLE, REPORT, check_report
-from ptq4snn.bundle.model import read_report
 from ptq4snn.cli.inputs import DEFAULT, load_data, load_device, load_model
 from ptq4snn.cli.reading import batches_for
 from ptq4snn.data.samples import SampleBatches
+from ptq4snn.discovery.identity import weights_digest
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.evaluation.recording import Gallery, record
-from ptq4snn.evaluation.running import OnRuntime
-from ptq4snn.identity import weights_digest
+from ptq4snn.modules.running import OnRuntime
+from ptq4snn.modules.saving import read_report
 from ptq4snn.progress import for_terminal
 from ptq4snn.runtime import Runtime
 from ptq4snn.runtime.loading import read_contents

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ptq4snn.models.counts import Counts, known_counts
+from ptq4snn.cli.counts import Counts, known_counts
 from ptq4snn.models.zoo import MODELS, Entry, find
 
 __all__ = ["run"]

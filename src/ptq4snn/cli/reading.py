@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ptq4snn.data.arrays import READERS, open_arrays
 from ptq4snn.errors import DataError
-from ptq4snn.runtime.program import Program
+from ptq4snn.network.program import Program
 
 if TYPE_CHECKING:
     from ptq4snn.data.samples import Preprocessing

@@ -1,5 +1,4 @@
-"""What an ATen call says, read once for all readers of the graph: arguments by name, meanings in plain "
-"values."""
+"""What an ATen call says, read once for all readers of the graph: arguments by name, plain meanings."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ from ptq4snn.discovery.chains import carry_constants
 from ptq4snn.discovery.discover import Discovery, reset_neurons
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.info import Norm
+from ptq4snn.discovery.mirror import Mirror, norm_axis
 from ptq4snn.discovery.opening import bake, readable
+from ptq4snn.discovery.surgery import copy_model, replace_modules
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, Shell, adapter_of
-from ptq4snn.modules.core import FloatCore, NeuronCore
-from ptq4snn.modules.mirror import Mirror, norm_axis
-from ptq4snn.modules.surgery import copy_model, replace_modules
+from ptq4snn.frameworks.core import FloatCore, NeuronCore
 
 __all__ = ["Folded", "fold", "verify"]
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.errors import DataError, RecipeError
-from ptq4snn.modules.surgery import copy_model, unwrapped
 
 __all__ = ["Loop", "Looped", "looped", "repeated"]
 

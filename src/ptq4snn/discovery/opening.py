@@ -21,9 +21,9 @@ from torch.overrides import TorchFunctionMode
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.exclusion import advice, is_inside
+from ptq4snn.discovery.surgery import copy_model, replace_modules, unwrapped
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import UnsupportedOperation
-from ptq4snn.modules.surgery import copy_model, replace_modules, unwrapped
 
 __all__ = ["Opened", "bake", "readable"]
 

@@ -22,7 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ptq4snn.discovery.calls import by_name
 from ptq4snn.discovery.graph import Graph, Node, NodeKind, Ref
 from ptq4snn.errors import UnsupportedOperation
-from ptq4snn.modules.device import no_autocast, refuse_autocast
+from ptq4snn.numerics.device import no_autocast, refuse_autocast
 
 __all__ = ["FACTORIES", "FILLED", "record"]
 

@@ -24,11 +24,12 @@ from ptq4snn.discovery.facts import (
     Sheet,
 )
 from ptq4snn.discovery.graph import Graph, Node, Ref
-from ptq4snn.discovery.layout import Layout, channel_ids, layout_of
+from ptq4snn.discovery.layout import channel_ids, layout_of
 from ptq4snn.discovery.rules import apply
 from ptq4snn.discovery.rules.shaping import padded
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
+from ptq4snn.network.layout import Layout
 
 __all__ = ["TRANSPOSED", "NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
 

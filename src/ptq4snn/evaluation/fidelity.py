@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ptq4snn.allocation.search import divergence
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, is_map
 from ptq4snn.evaluation.meters import InputMeter, NeuronFidelity, NeuronMeter, emd, share
-from ptq4snn.evaluation.readout import same_draws
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.modules.readout import divergence, same_draws
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared

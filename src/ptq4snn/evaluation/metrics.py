@@ -9,15 +9,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.calibration import check
+from ptq4snn.calibration.samples import check
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.evaluation.accuracy import Accuracy
-from ptq4snn.evaluation.readout import Readout, find_readout
-from ptq4snn.evaluation.running import fastest, whole_sequences
 from ptq4snn.evaluation.segmentation import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch
 from ptq4snn.forms import batches_in, inputs_and_labels
+from ptq4snn.modules.readout import Readout, find_readout
+from ptq4snn.modules.running import fastest, whole_sequences
 from ptq4snn.progress import Progress, chosen
 
 __all__ = ["Task", "evaluate"]

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ptq4snn.bundle.identity import BUNDLE
-from ptq4snn.bundle.model import read_report, write_report
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, is_map
 from ptq4snn.evaluation.figures.common import rounded
 from ptq4snn.evaluation.figures.segmentation import segmentation
-from ptq4snn.evaluation.readout import find_readout, same_draws
+from ptq4snn.modules.readout import find_readout, same_draws
+from ptq4snn.modules.saving import read_report, write_report
 
 __all__ = ["Gallery", "record"]
 

@@ -45,16 +45,16 @@ from typing import TYPE_CHECKING, Any
 from ptq4snn import __version__
 from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
+from ptq4snn.cost.accounting import StateCost, operations, stream_bytes
+from ptq4snn.cost.facts import stages_of, weight_bytes
+from ptq4snn.cost.traffic import PlanCost, plan_cost
 from ptq4snn.discovery.discover import Discovery
 from ptq4snn.errors import SilentNetworkWarning
-from ptq4snn.evaluation.cost import StateCost, operations, stream_bytes
 from ptq4snn.evaluation.fidelity import Fidelity, compare
 from ptq4snn.evaluation.figures import make_figures
-from ptq4snn.evaluation.figures.common import stages_of
-from ptq4snn.evaluation.rows import neuron_row, projection_row, weight_bytes
-from ptq4snn.evaluation.traffic import PlanCost, plan_cost
+from ptq4snn.evaluation.rows import neuron_row, projection_row
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.plan import Plan
+from ptq4snn.network.plan import Plan
 from ptq4snn.rounding.stage import dead_columns
 
 if TYPE_CHECKING:

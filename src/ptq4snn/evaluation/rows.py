@@ -3,44 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
+from ptq4snn.cost.accounting import WeightCost
+from ptq4snn.cost.facts import neuron_facts, weight_bytes
 from ptq4snn.discovery.pairs import ProjectionInfo
-from ptq4snn.evaluation.cost import WeightCost
 from ptq4snn.evaluation.fidelity import Fidelity
 from ptq4snn.evaluation.meters import NeuronFidelity, OverTime
-from ptq4snn.plan import NeuronPlan, ProjectionPlan
+from ptq4snn.network.plan import NeuronPlan, ProjectionPlan
 
-__all__ = ["neuron_facts", "neuron_row", "projection_row", "weight_bytes"]
-
-
-def weight_bytes(w: WeightCost) -> dict[str, int]:
-    return {"float": w.float32, "quantized": w.packed, "scales": w.scales, "biases": w.biases}
-
-
-def neuron_facts(p: NeuronPlan, stage: str) -> dict[str, Any]:
-    """A neuron as far as its plan tells."""
-    k = [v for v in p.k if v is not None]
-    return {
-        "name": p.name,
-        "stage": stage,
-        "kind": p.kind,
-        "coupling": p.coupling,
-        "shape": list(p.layout.shape),
-        "channels": p.channels,
-        "elements": p.elements,
-        "steps": p.steps,
-        "bits": {str(b): p.bits.count(b) for b in sorted(set(p.bits))},
-        "average_bits": sum(p.bits) / p.channels,
-        "k": {"min": min(k), "median": median(k), "max": max(k)} if k else None,
-        "leak_error": p.leak_error,
-        "zero_state": p.zero_state,
-        "carries_state": p.carries_state,
-        "in_budget": p.in_budget,
-        "readout": p.readout,
-        "stem": p.stem,
-    }
+__all__ = ["neuron_row", "projection_row"]
 
 
 def neuron_row(p: NeuronPlan, f: NeuronFidelity, stage: str) -> dict[str, Any]:

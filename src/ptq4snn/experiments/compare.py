@@ -23,6 +23,8 @@ from torch import nn
 from ptq4snn import __version__
 from ptq4snn.data.identity import data_digest
 from ptq4snn.data.samples import SampleBatches
+from ptq4snn.discovery.identity import model_digest
+from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments.comparison import Comparison
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
@@ -31,8 +33,6 @@ from ptq4snn.experiments.scoring import score
 from ptq4snn.experiments.store import Store
 from ptq4snn.forms import inputs_and_labels
 from ptq4snn.hashing import code_digest, digest
-from ptq4snn.identity import model_digest
-from ptq4snn.modules.surgery import copy_model
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.progress import Progress, Silent, chosen
 from ptq4snn.recipe import Recipe

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from ptq4snn.modules.core import NeuronCore
+    from ptq4snn.frameworks.core import NeuronCore
 
 __all__ = ["Adapter", "Comparator", "NeuronSpec", "Reset", "Shell", "Surrogate"]
 

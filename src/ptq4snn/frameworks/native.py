@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.frameworks.adapter import NeuronSpec, Shell
+from ptq4snn.frameworks.core import NeuronCore
 from ptq4snn.models.neuron import LIF, fire
-from ptq4snn.modules.core import NeuronCore
 
 __all__ = ["NativeAdapter"]
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.frameworks.adapter import NeuronSpec, Reset, Shell, Surrogate
+from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.frameworks.support import (
     REGISTER,
     StatefulShell,
@@ -30,7 +31,6 @@ from ptq4snn.frameworks.support import (
     values,
 )
 from ptq4snn.models.neuron import fire
-from ptq4snn.modules.core import FloatCore, NeuronCore
 
 __all__ = ["SnnTorchAdapter"]
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks.adapter import NeuronSpec, Shell
+from ptq4snn.frameworks.core import NeuronCore
 from ptq4snn.frameworks.support import (
     REGISTER,
     StatefulShell,
@@ -27,7 +28,6 @@ from ptq4snn.frameworks.support import (
     refusal,
     values,
 )
-from ptq4snn.modules.core import NeuronCore
 
 __all__ = ["SpikingJellyAdapter"]
 

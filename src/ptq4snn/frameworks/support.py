@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ptq4snn.errors import UnsupportedNeuron
 from ptq4snn.frameworks.adapter import Comparator, Shell
-from ptq4snn.modules.core import NeuronCore
+from ptq4snn.frameworks.core import NeuronCore
 
 __all__ = ["StatefulShell", "fires_like", "origins", "overridden", "refusal", "values"]
 

@@ -14,7 +14,7 @@ from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import align
 from ptq4snn.lowering.support import complete, joined_kind, number_of, operands, quantum, tracked
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked, common_factor, fraction, worth
-from ptq4snn.runtime.program import Combine, Multiply
+from ptq4snn.network.program import Combine, Multiply
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ptq4snn.lowering.layout import Split, in_own_order, number, size_of, split
 from ptq4snn.lowering.tracked import INPUT, Refused, Tracked, worth
-from ptq4snn.runtime.index import compact
-from ptq4snn.runtime.program import (
+from ptq4snn.network.index import compact
+from ptq4snn.network.program import (
     Affine,
     Combine,
     Gather,

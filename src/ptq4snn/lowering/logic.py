@@ -13,7 +13,7 @@ from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import align
 from ptq4snn.lowering.support import complete, joined_kind, number_of, operands, quantum
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked, fraction
-from ptq4snn.runtime.program import Choice, Clip, Multiply
+from ptq4snn.network.program import Choice, Clip, Multiply
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.graph import Graph, Node, NodeKind
+from ptq4snn.discovery.mirror import Mirror
 from ptq4snn.discovery.operations import rules_by_name
 from ptq4snn.discovery.record import FACTORIES, FILLED, record
 from ptq4snn.errors import UnsupportedOperation
@@ -22,10 +23,9 @@ from ptq4snn.lowering.projections import lower_mirror, lower_projection
 from ptq4snn.lowering.support import first_argument
 from ptq4snn.lowering.tracked import INPUT, Constant, Fact, Refused, Tracked
 from ptq4snn.lowering.trimming import trimmed
-from ptq4snn.modules.device import exact_arithmetic
-from ptq4snn.modules.mirror import Mirror
 from ptq4snn.modules.projection import QuantProjection
-from ptq4snn.runtime.program import Input, Program, Value
+from ptq4snn.network.program import Input, Program, Value
+from ptq4snn.numerics.device import exact_arithmetic
 
 if TYPE_CHECKING:
     from ptq4snn.modules.quantized import QuantizedModel

@@ -9,8 +9,8 @@ import torch
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.lowering.layout import Split
 from ptq4snn.lowering.tracked import Constant, Fact, Refused
-from ptq4snn.runtime.index import compact
-from ptq4snn.runtime.program import Output
+from ptq4snn.network.index import compact
+from ptq4snn.network.program import Output
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering

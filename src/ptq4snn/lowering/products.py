@@ -13,7 +13,7 @@ from ptq4snn.lowering.alignment import same, same_samples
 from ptq4snn.lowering.layout import number, unique_rows
 from ptq4snn.lowering.support import complete, joined_kind
 from ptq4snn.lowering.tracked import Fact, Refused, Tracked, worth
-from ptq4snn.runtime.program import MatMul
+from ptq4snn.network.program import MatMul
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering

@@ -15,8 +15,8 @@ from ptq4snn.lowering.layout import Split, number, unique_rows
 from ptq4snn.lowering.support import complete, first_argument, times, tracked
 from ptq4snn.lowering.tracked import INPUT, Fact, Refused, Tracked
 from ptq4snn.modules.projection import QuantProjection
-from ptq4snn.runtime.index import Window
-from ptq4snn.runtime.program import Affine, Project
+from ptq4snn.network.index import Window
+from ptq4snn.network.program import Affine, Project
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering

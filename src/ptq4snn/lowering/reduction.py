@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ptq4snn.lowering.layout import Split, in_own_order, number, unique_rows
 from ptq4snn.lowering.tracked import ZERO, Refused, Tracked
-from ptq4snn.runtime.index import Index, Window, compact, window_taps
-from ptq4snn.runtime.program import Gather, Pool
+from ptq4snn.network.index import Index, Window, compact, window_taps
+from ptq4snn.network.program import Gather, Pool
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering

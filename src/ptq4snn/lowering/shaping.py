@@ -25,8 +25,8 @@ from ptq4snn.lowering.tracked import (
     common_factor,
     worth,
 )
-from ptq4snn.runtime.index import compact
-from ptq4snn.runtime.program import Choice, Gather
+from ptq4snn.network.index import compact
+from ptq4snn.network.program import Choice, Gather
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering

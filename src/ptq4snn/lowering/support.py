@@ -11,7 +11,7 @@ from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering
-    from ptq4snn.plan import NeuronPlan, ProjectionPlan
+    from ptq4snn.network.plan import NeuronPlan, ProjectionPlan
 
 __all__ = [
     "complete",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptq4snn.runtime.program import Neuron, Operation, Program
+from ptq4snn.network.program import Neuron, Operation, Program
 
 __all__ = ["trimmed"]
 

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from ptq4snn.frameworks.adapter import NeuronSpec
+from ptq4snn.frameworks.core import NeuronCore
 from ptq4snn.modules.carrier import Clock, counted, plain, round_through, tracked
-from ptq4snn.modules.core import NeuronCore
 from ptq4snn.modules.projection import EXACT_FLOAT32
+from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.numerics.fixed_point import bit_reverse4
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.plan import NeuronPlan
 
 __all__ = ["IntegerCore"]
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.modules.carrier import Clock, StreamTensor, counted, plain, round_through
-from ptq4snn.modules.device import refuse_autocast
+from ptq4snn.network.plan import InputPlan, ProjectionPlan
+from ptq4snn.numerics.device import refuse_autocast
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.plan import InputPlan, ProjectionPlan
 
 __all__ = ["EXACT_FLOAT32", "InputQuantizer", "QuantProjection"]
 

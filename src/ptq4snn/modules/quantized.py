@@ -13,20 +13,22 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ptq4snn.bundle.model import save_model, signature
 from ptq4snn.discovery.batchnorm import left_of_norm
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.looping import Looped
+from ptq4snn.discovery.mirror import Mirror
+from ptq4snn.discovery.surgery import copy_model, replace_modules
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.modules.carrier import Clock, plain, tracked
-from ptq4snn.modules.device import exact_arithmetic
 from ptq4snn.modules.integer import IntegerCore
-from ptq4snn.modules.mirror import Mirror
 from ptq4snn.modules.projection import QuantProjection
-from ptq4snn.modules.surgery import copy_model, replace_modules
-from ptq4snn.plan import OutputPlan, Plan
-from ptq4snn.runtime.program import Program
+from ptq4snn.modules.saving import save_model, signature
+from ptq4snn.network.plan import OutputPlan, Plan
+from ptq4snn.network.program import Program
+from ptq4snn.numerics.device import exact_arithmetic
+from ptq4snn.report.notebook import fragment
+from ptq4snn.report.static import report_of_plan
 
 __all__ = ["Integers", "QuantizedModel"]
 
@@ -200,14 +202,10 @@ class QuantizedModel(nn.Module):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from ptq4snn.report.notebook import fragment
-
         return fragment(self._known())
 
     def _known(self) -> dict[str, Any]:
         """The report, or where it was lost what the plan tells."""
-        from ptq4snn.report.static import report_of_plan
-
         if self.report.get("summary"):
             return self.report
         return report_of_plan(self.plan, {name: i.weight.numel() for name, i in self.integers.items()})

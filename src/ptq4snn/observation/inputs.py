@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.walk import channel_axis
-from ptq4snn.plan import InputPlan
+from ptq4snn.network.plan import InputPlan
 
 __all__ = ["InputStatistics"]
 

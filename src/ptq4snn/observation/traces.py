@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.discover import reset_neurons
-from ptq4snn.discovery.layout import Layout
-from ptq4snn.evaluation.readout import same_draws
-from ptq4snn.modules.core import NeuronCore
+from ptq4snn.frameworks.core import NeuronCore
+from ptq4snn.modules.readout import same_draws
+from ptq4snn.network.layout import Layout
 
 __all__ = ["SAMPLES", "Trace", "Tracer", "record_traces"]
 

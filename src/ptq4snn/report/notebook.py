@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from ptq4snn.network.plan import Plan
 from ptq4snn.report import digest
+from ptq4snn.report.static import report_of_plan
 from ptq4snn.report.text import number
 from ptq4snn.report.units import percent, significant, size, smaller
 
@@ -128,3 +130,6 @@ def _cells(n: Data, measured: bool, top: float) -> Iterable[str]:
     yield f"<td>{number(n.get('saturation'), missing='–')}</td>"
     yield f'<td>{number(flips, factor=100, missing="–")}<span class="room">{bar}</span></td>'
     yield f"<td>{before} → {after}</td>"
+
+
+Plan.view = lambda plan: fragment(report_of_plan(plan))

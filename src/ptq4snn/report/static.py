@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ptq4snn.evaluation.cost import WeightCost, is_mixed, resident_states, state_cost, weight_cost
-from ptq4snn.evaluation.figures.common import stages_of
-from ptq4snn.evaluation.rows import neuron_facts, weight_bytes
-from ptq4snn.plan import Plan
+from ptq4snn.cost.accounting import WeightCost, is_mixed, resident_states, state_cost, weight_cost
+from ptq4snn.cost.facts import neuron_facts, stages_of, weight_bytes
+from ptq4snn.network.plan import Plan
 
 __all__ = ["report_of_plan"]
 

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ptq4snn.calibration.packed import PackedBatch
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.evaluation.readout import same_draws
 from ptq4snn.frameworks import Shell
+from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.modules.carrier import tracked
-from ptq4snn.modules.core import FloatCore, NeuronCore
+from ptq4snn.modules.readout import same_draws
 from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.rounding.boundary import Boundary
 from ptq4snn.rounding.network import Enough
 from ptq4snn.rounding.recording import Bits, Countdown, Recording, Trace
-from ptq4snn.rounding.samples import PackedBatch
 from ptq4snn.rounding.void import Void, void
 
 __all__ = ["Alone", "Heard"]

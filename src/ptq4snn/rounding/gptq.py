@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ptq4snn.discovery.blocks import calls
 from ptq4snn.numerics.grid import quantize
-from ptq4snn.rounding.nearest import QuantWeight
+from ptq4snn.numerics.nearest import QuantWeight
 from ptq4snn.rounding.network import Enough, Network, collected, forward
 from ptq4snn.rounding.store import Rounded
 

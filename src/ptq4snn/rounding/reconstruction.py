@@ -19,15 +19,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ptq4snn.calibration import micro_batches
+from ptq4snn.calibration.packed import PackedBatch, pack
+from ptq4snn.calibration.samples import micro_batches
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.modules.core import FloatCore
+from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.rounding.alone import Alone
 from ptq4snn.rounding.boundary import find_boundary
 from ptq4snn.rounding.error import Potential, potential_error
 from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.recording import Recording, record, trace
-from ptq4snn.rounding.samples import PackedBatch, pack
 from ptq4snn.rounding.soft import SoftWeight, exponent
 from ptq4snn.rounding.store import Rounded
 

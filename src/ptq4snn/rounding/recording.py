@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.modules.core import Probe
+from ptq4snn.frameworks.core import Probe
 from ptq4snn.rounding.boundary import Boundary
 from ptq4snn.rounding.network import Enough, collected, forward
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.rounding.nearest import QuantWeight
+from ptq4snn.numerics.nearest import QuantWeight
 
 __all__ = ["SoftWeight", "exponent"]
 

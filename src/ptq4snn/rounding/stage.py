@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.discovery.blocks import find_blocks
+from ptq4snn.discovery.identity import graph_digest
 from ptq4snn.hashing import Hash, code_digest, digest
-from ptq4snn.identity import graph_digest
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding import gptq
 from ptq4snn.rounding.network import Network

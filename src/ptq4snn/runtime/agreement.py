@@ -13,10 +13,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.discovery.layout import Layout
-from ptq4snn.plan import OutputPlan, Plan
+from ptq4snn.network.layout import Layout
+from ptq4snn.network.plan import OutputPlan, Plan
+from ptq4snn.network.program import Neuron, Output, Pool, Program, Project, Quantize, TimeSum
 from ptq4snn.runtime.parameters import InputGrid, Model
-from ptq4snn.runtime.program import Neuron, Output, Pool, Program, Project, Quantize, TimeSum
 from ptq4snn.runtime.require import need
 from ptq4snn.runtime.units import check_units
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptq4snn.errors import BundleError
-from ptq4snn.runtime import program as ops
+from ptq4snn.network import program as ops
 from ptq4snn.runtime.parameters import (
     Bounds,
     Integers,

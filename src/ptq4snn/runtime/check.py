@@ -7,9 +7,9 @@ from math import prod
 from typing import Any
 
 from ptq4snn.errors import BundleError
-from ptq4snn.runtime.index import Window
+from ptq4snn.network.index import Window
+from ptq4snn.network.program import Input, Neuron, Operation, Output, Program, Project
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
-from ptq4snn.runtime.program import Input, Neuron, Operation, Output, Program, Project
 from ptq4snn.runtime.require import (
     MAX_ELEMENTS,
     MAX_INPUTS,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.network.program import Neuron, Output, Program, Project
 from ptq4snn.runtime.parameters import Model, Reals
-from ptq4snn.runtime.program import Neuron, Output, Program, Project
 
 __all__ = ["Decoder", "late_heads"]
 

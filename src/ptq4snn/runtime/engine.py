@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.network.program import Neuron, Program, TimeSum
 from ptq4snn.runtime.decode import Decoder, late_heads
 from ptq4snn.runtime.executor import Executor
 from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Neuron, Program, TimeSum
 from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import MAX_STEPS, State, rows_of, unpack_rows
 from ptq4snn.runtime.statistics import Statistics

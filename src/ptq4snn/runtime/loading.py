@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from ptq4snn.bundle.format import Bundle, read_bundle
 from ptq4snn.bundle.plan_arrays import REFERENCE, attach
 from ptq4snn.errors import BundleError
-from ptq4snn.plan import Plan
+from ptq4snn.network.plan import Plan
+from ptq4snn.network.program import Program
 from ptq4snn.runtime.agreement import check_agreement
 from ptq4snn.runtime.bounds import prove
 from ptq4snn.runtime.check import check
 from ptq4snn.runtime.numbers import mirror_numbers, neuron_numbers, projection_numbers
 from ptq4snn.runtime.parameters import Mirror, Model, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.plan_check import check_names, check_neuron, check_plan, check_projection
-from ptq4snn.runtime.program import Program
 from ptq4snn.runtime.require import Refused, need, wholes
 from ptq4snn.runtime.rules import Numbers
 
@@ -73,7 +73,7 @@ class Contents:
     integers: dict[str, Stored]  # of projections
     floats: dict[str, NDArray[Any]]  # other parameters and buffers
     not_lowered: str
-    source: str | None  # hash of the float weights it was made from (ptq4snn.identity)
+    source: str | None  # hash of the float weights it was made from (ptq4snn.discovery.identity)
     model: Model | None
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.network.index import window_taps
+from ptq4snn.network.program import MatMul, Neuron, Operation, Program, Project, Quantize
 from ptq4snn.runtime.engine import Runtime
-from ptq4snn.runtime.index import window_taps
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import MatMul, Neuron, Operation, Program, Project, Quantize
 from ptq4snn.runtime.state import State
 from ptq4snn.runtime.statistics import Statistics
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import BundleError
-from ptq4snn.plan import InputPlan, MirrorPlan, NeuronPlan, ProjectionPlan, RescalePlan
+from ptq4snn.network.plan import InputPlan, MirrorPlan, NeuronPlan, ProjectionPlan, RescalePlan
 from ptq4snn.runtime.parameters import (
     InputGrid,
     Integers,

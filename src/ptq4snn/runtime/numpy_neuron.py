@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ptq4snn.network.program import Neuron
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier
 from ptq4snn.runtime.parameters import Integers, Model, NeuronNumbers
-from ptq4snn.runtime.program import Neuron
 
 __all__ = ["neuron_kernel"]
 

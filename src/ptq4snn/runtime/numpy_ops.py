@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ptq4snn.runtime import program as ops
-from ptq4snn.runtime.index import window_taps
+from ptq4snn.network import program as ops
+from ptq4snn.network.index import window_taps
 from ptq4snn.runtime.numpy_neuron import neuron_kernel
 from ptq4snn.runtime.numpy_project import project_kernel, tapped
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ptq4snn.runtime.index import window_taps
+from ptq4snn.network.index import window_taps
+from ptq4snn.network.program import Project
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier
 from ptq4snn.runtime.parameters import Integers, Model, ProjectionNumbers
-from ptq4snn.runtime.program import Project
 
 __all__ = ["border_map", "project_kernel", "tapped"]
 

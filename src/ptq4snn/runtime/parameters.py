@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.runtime.program import Program
+from ptq4snn.network.program import Program
 
 __all__ = ["Bounds", "InputGrid", "Mirror", "Model", "NeuronNumbers", "ProjectionNumbers", "Rescale"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ptq4snn.plan import InputPlan, MirrorPlan, NeuronPlan, Plan, ProjectionPlan, RescalePlan
+from ptq4snn.network.plan import InputPlan, MirrorPlan, NeuronPlan, Plan, ProjectionPlan, RescalePlan
 from ptq4snn.runtime.numbers import MAX_SHIFT
 from ptq4snn.runtime.parameters import NeuronNumbers, ProjectionNumbers, Reals
 from ptq4snn.runtime.require import MAX_ELEMENTS, MAX_RANK, Refused, need, whole, wholes

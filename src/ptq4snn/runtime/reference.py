@@ -8,10 +8,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.network.program import MatMul, Neuron, Operation, Program, Project
 from ptq4snn.runtime.numpy_ops import kernel_of
 from ptq4snn.runtime.numpy_run import Array, Run
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import MatMul, Neuron, Operation, Program, Project
 from ptq4snn.runtime.state import State, pack_rows, rows_of, unpack_rows
 from ptq4snn.runtime.statistics import OperationStatistics, Statistics
 

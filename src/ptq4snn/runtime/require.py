@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ptq4snn.runtime.index import Index, Window
-from ptq4snn.runtime.program import Value
+from ptq4snn.network.index import Index, Window
+from ptq4snn.network.program import Value
 
 __all__ = [
     "MAX_ELEMENTS", "MAX_INPUTS", "MAX_NUMBER", "MAX_RANK", "MAX_TAPS", "Refused", "check_index",

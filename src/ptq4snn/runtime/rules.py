@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ptq4snn.runtime import program as ops
+from ptq4snn.network import program as ops
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.require import (
     MAX_INPUTS,

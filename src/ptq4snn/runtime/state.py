@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
 from ptq4snn.errors import BundleError
+from ptq4snn.network.program import Neuron, TimeSum
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Neuron, TimeSum
 
 __all__ = ["MAX_SESSION", "MAX_STEPS", "Rows", "State", "pack_rows", "rows_of", "unpack_rows"]
 

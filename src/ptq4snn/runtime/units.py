@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptq4snn.plan import Plan
-from ptq4snn.runtime.program import (
+from ptq4snn.network.plan import Plan
+from ptq4snn.network.program import (
     Affine,
     Choice,
     Clip,

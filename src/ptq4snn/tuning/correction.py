@@ -11,9 +11,9 @@ from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.replay import replay_cost
 from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.traces import Trace
-from ptq4snn.plan import NeuronPlan
 from ptq4snn.prepare import Prepared
 from ptq4snn.rounding.network import Network, collected, forward
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ptq4snn.assemble import Assembly
 from ptq4snn.modules.quantized import QuantizedModel
-from ptq4snn.plan import Plan
+from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared
 from ptq4snn.tuning.correction import corrected_threshold
 from ptq4snn.tuning.recording import float_traces, quantized_trace

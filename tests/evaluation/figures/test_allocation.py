@@ -11,8 +11,9 @@ import pytest
 
 from ptq4snn.allocation import mixed
 from ptq4snn.assemble import Assembly
+from ptq4snn.cost.facts import stages_of
 from ptq4snn.evaluation.figures.allocation import allocation
-from ptq4snn.evaluation.figures.common import evenly, rounded, stages_of
+from ptq4snn.evaluation.figures.common import evenly, rounded
 from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe
 

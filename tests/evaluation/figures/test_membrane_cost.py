@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from ptq4snn.cli.counts import known_counts
 from ptq4snn.discovery.discover import discover
 from ptq4snn.evaluation.figures.membrane_cost import ideal_rows, membrane_cost
-from ptq4snn.models.counts import known_counts
 from ptq4snn.models.sdt import SpikeDrivenTransformer
 
 BATCHES, STEPS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
+from ptq4snn.cost.traffic import PlanCost
 from ptq4snn.evaluation.figures.allocation import allocation
 from ptq4snn.evaluation.figures.bridge import bridge_analysis
 from ptq4snn.evaluation.figures.common import Data, rounded
@@ -14,8 +15,7 @@ from ptq4snn.evaluation.figures.distributions import distributions
 from ptq4snn.evaluation.figures.membrane_cost import membrane_cost
 from ptq4snn.evaluation.figures.memory import memory
 from ptq4snn.evaluation.figures.segmentation import segmentation
-from ptq4snn.evaluation.traffic import PlanCost
-from ptq4snn.plan import Plan
+from ptq4snn.network.plan import Plan
 
 if TYPE_CHECKING:
     from ptq4snn.evaluation.fidelity import Fidelity

@@ -13,7 +13,7 @@ from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.couplings import ExponentTable, choose_scales
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.evaluation.figures.common import Data, evenly, in_budget, theta_of
-from ptq4snn.plan import Plan
+from ptq4snn.network.plan import Plan
 
 __all__ = ["bridge_analysis"]
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
 
 from ptq4snn.bridge.lattice import NeuronLattice
-from ptq4snn.plan import NeuronPlan, Plan
+from ptq4snn.network.plan import NeuronPlan, Plan
 
-__all__ = ["ROWS", "Data", "evenly", "in_budget", "rounded", "stages_of", "theta_of"]
+__all__ = ["ROWS", "Data", "evenly", "in_budget", "rounded", "theta_of"]
 
 ROWS = 2000  # of a figure at most
 DIGITS = 6  # significant ones of a number
-STAGES, DEEPEST = 24, 4  # parts of a model at most, and of a name
 
 Data = dict[str, Any]
 
@@ -32,21 +29,6 @@ def evenly(count: int, limit: int) -> list[int]:
 def in_budget(plan: Plan) -> dict[str, NeuronPlan]:
     """The neurons whose states were quantized under the budget."""
     return {n: p for n, p in plan.neurons.items() if p.in_budget and p.coupling != "none"}
-
-
-def stages_of(names: Iterable[str]) -> dict[str, str]:
-    """The part of the model that a neuron belongs to: the beginning of its name, longer where otherwise one
-    part would hold more than half of the neurons."""
-    split = {n: n.split(".") for n in names}
-    stages = {n: s[0] for n, s in split.items()}
-    for depth in range(2, DEEPEST + 1):
-        sizes = Counter(stages.values())
-        large = {s for s, count in sizes.items() if 2 * count > len(stages)}
-        finer = {n: ".".join(split[n][:depth]) if s in large else s for n, s in stages.items()}
-        if len(set(finer.values())) > STAGES:
-            break
-        stages = finer
-    return stages
 
 
 def theta_of(n: NeuronLattice) -> Tensor:

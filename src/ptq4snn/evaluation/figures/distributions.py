@@ -11,8 +11,8 @@ from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.weights import per_channel
 from ptq4snn.evaluation.figures.common import Data, evenly, in_budget, theta_of
 from ptq4snn.evaluation.figures.histograms import bins_of, quantiles, rebin, share_outside
+from ptq4snn.network.plan import NeuronPlan, Plan
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.plan import NeuronPlan, Plan
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared

@@ -6,10 +6,10 @@ bits; a step reads and writes every state once. `this` is the plan: packed, padd
 
 from __future__ import annotations
 
+from ptq4snn.cost.accounting import WORD, stream_bytes
+from ptq4snn.cost.traffic import PlanCost, ideal_bytes, moved_words
 from ptq4snn.discovery.discover import Discovery
-from ptq4snn.evaluation.cost import WORD, stream_bytes
 from ptq4snn.evaluation.figures.common import Data
-from ptq4snn.evaluation.traffic import PlanCost, ideal_bytes, moved_words
 
 __all__ = ["ideal_rows", "membrane_cost"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ptq4snn.cost.traffic import Resident, Residents
 from ptq4snn.evaluation.figures.common import Data
-from ptq4snn.evaluation.traffic import Resident, Residents
 
 __all__ = ["memory"]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.network.program import Neuron
 from ptq4snn.runtime.native.binding import COUNTERS, Engine, Library, library
 from ptq4snn.runtime.native.planner import plan_model
 from ptq4snn.runtime.parameters import Model
-from ptq4snn.runtime.program import Neuron
 from ptq4snn.runtime.state import State
 from ptq4snn.runtime.statistics import OperationStatistics, Statistics
 

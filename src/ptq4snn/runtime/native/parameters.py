@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.runtime.index import window_taps
+from ptq4snn.network.index import window_taps
+from ptq4snn.network.program import Neuron, Project
 from ptq4snn.runtime.native.blob import WIDTHS, padded
 from ptq4snn.runtime.numpy_project import border_map
 from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
-from ptq4snn.runtime.program import Neuron, Project
 from ptq4snn.runtime.state import rows_of
 
 __all__ = [

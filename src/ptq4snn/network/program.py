@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from ptq4snn.runtime.index import Index, Window, index_from, index_to
+from ptq4snn.network.index import Index, Window, index_from, index_to
 
 __all__ = [
     "OPERATIONS", "Affine", "Choice", "Clip", "Combine", "Gather", "Input", "MatMul", "Multiply", "Neuron",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptq4snn.evaluation.cost import (
+from ptq4snn.cost.accounting import (
     FLOAT_BITS,
     STREAM_BITS,
     StateCost,
@@ -24,8 +24,8 @@ from ptq4snn.evaluation.cost import (
     state_cost,
     weight_cost,
 )
-from ptq4snn.plan import Plan
-from ptq4snn.runtime.program import Program
+from ptq4snn.network.plan import Plan
+from ptq4snn.network.program import Program
 
 __all__ = ["PlanCost", "Resident", "Residents", "ideal_bytes", "moved_words", "plan_cost", "residents"]
 

@@ -20,10 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
-from ptq4snn.discovery.discover import Discovery
-from ptq4snn.plan import NeuronPlan, Plan, ProjectionPlan
-from ptq4snn.runtime.program import Neuron, Program
+from ptq4snn.network.plan import NeuronPlan, Plan, ProjectionPlan
+from ptq4snn.network.program import Neuron, Program
+
+if TYPE_CHECKING:
+    from ptq4snn.discovery.discover import Discovery
 
 __all__ = [
     "Operations", "StateCost", "StateTensor", "WeightCost", "is_mixed", "operations", "packet_cost",

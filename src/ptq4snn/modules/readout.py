@@ -1,20 +1,21 @@
-"""Where the logits are in what a model returns."""
+"""Where the logits are in what a model returns, and how far those of two models are apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils._pytree import tree_flatten
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import UnsupportedModel
 
-__all__ = ["Readout", "find_readout", "same_draws"]
+__all__ = ["Readout", "divergence", "find_readout", "mean_divergence", "same_draws"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,19 @@ def find_readout(model: nn.Module, x: Tensor, batch_axis: int) -> Readout:
             f"[time, batch, classes]"
         )
     return Readout(axes[0])
+
+
+def divergence(expected: Tensor, found: Tensor) -> tuple[float, float]:
+    """Mean KL(expected || found) and share of equal decisions, from logits [B, classes, ...]."""
+    p, q = (F.log_softmax(x.double(), 1) for x in (expected, found))
+    kl = float((p.exp() * (p - q)).sum(1).mean())
+    return kl, float((expected.argmax(1) == found.argmax(1)).double().mean())
+
+
+def mean_divergence(batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    """`divergence` over all samples, a batch at a time: the logits of label maps are large."""
+    samples, kl, agreement = 0, 0.0, 0.0
+    for expected, found in batches:
+        a, b = divergence(expected, found)
+        samples, kl, agreement = samples + len(found), kl + a * len(found), agreement + b * len(found)
+    return kl / samples, agreement / samples

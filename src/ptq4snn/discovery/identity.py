@@ -17,9 +17,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.errors import DataError
 from ptq4snn.hashing import Hash, digest
-from ptq4snn.modules.surgery import copy_model, unwrapped
 
 __all__ = ["graph_digest", "model_digest", "weights_digest"]
 

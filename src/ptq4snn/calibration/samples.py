@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.calibration.packed import PackedBatch, pack
 from ptq4snn.errors import DataError
 from ptq4snn.forms import batches_in, inputs_and_labels
-from ptq4snn.rounding.samples import PackedBatch, pack
 
 __all__ = ["Calibration", "batches_of", "micro_batches", "refuse_unbatched"]
 

@@ -6,10 +6,11 @@ counts `lattice[c] * 2^-shift`. A neuron counts H in `unit[c]` and keeps V = sca
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
-from ptq4snn.discovery.layout import Layout
+from ptq4snn.network.layout import Layout
 
 __all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
 
@@ -112,6 +113,7 @@ class OutputPlan:
 
 @dataclass(frozen=True)
 class Plan:
+    view: ClassVar[Callable[[Plan], str] | None] = None  # what shows a plan in a notebook, if it is loaded
     recipe: dict[str, Any]
     arithmetic: str
     steps: int  # T at calibration; another T may be used later
@@ -134,12 +136,9 @@ class Plan:
         spent = sum(n.elements * sum(n.bits) for n in counted)
         return spent / total if total else 0.0
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from ptq4snn.report.notebook import fragment
-        from ptq4snn.report.static import report_of_plan
-
-        return fragment(report_of_plan(self))
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; None leaves it to the text."""
+        return None if Plan.view is None else Plan.view(self)
 
     def to_dict(self) -> dict[str, Any]:
         d = asdict(self)

@@ -1,0 +1,1 @@
+"""What a plan costs in bytes, words and operations. Needs no torch."""
