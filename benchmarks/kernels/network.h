@@ -103,7 +103,7 @@ struct Step {
     neuron = {cout, theta.data(), zeros.data(), charge.data(), zeros.data(), ones.data(), settle.data(), lo.data(),
               hi.data(), 1, Reset::Hard, false, nullptr, false, 1 << 22};
     layout = {(cout * state_bits + 7) / 8, {0, 0, 0, 0, 0, 0}, nullptr, nullptr};
-    for (int i = 0; i < 6; ++i) layout.count[i] = kWidths[i] == state_bits ? cout : 0;
+    for (int i = 0; i < kHotWidthCount; ++i) layout.count[i] = kHotWidths[i] == state_bits ? cout : 0;
     state_data.assign((size_t)side() * side() * layout.row_bytes, 0);
     state = {state_data.data(), &layout};
   }

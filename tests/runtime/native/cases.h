@@ -195,10 +195,10 @@ struct PackedState {
 
   PackedState(const Cells& n, int positions) : zero(n.zero), cells(n) {
     int bits = 0;
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < kHotWidthCount; ++i) {
       layout.count[i] = 0;
       for (int c = 0; c < n.channels; ++c)
-        if (n.bits[c] == kWidths[i]) order.push_back(c), bits += kWidths[i], ++layout.count[i];
+        if (n.bits[c] == kHotWidths[i]) order.push_back(c), bits += kHotWidths[i], ++layout.count[i];
     }
     layout.row_bytes = (bits + 7) / 8;
     bool identity = true;

@@ -193,7 +193,7 @@ struct Checker {
       case kNeuronAny: return neuron_any();
       case kPool: return pool();
       case kGather: return gather();
-      case kMatMul: return matmul();
+      case kMatmul: return matmul();
       case kLoadState:
         inputs(0, 0);
         return whole_state(out());
@@ -215,7 +215,7 @@ namespace {
 // Whether an operation reads its inputs only at its own position.
 bool is_local(const Op& op) {
   if (op.kind == kNeuron || op.kind == kNeuronAny) return true;
-  const bool pointwise = op.kind >= kCombine && op.kind != kMatMul;
+  const bool pointwise = op.kind >= kCombine && op.kind != kMatmul;
   return pointwise || (op.project.cin > 0 && op.project.table == nullptr);
 }
 

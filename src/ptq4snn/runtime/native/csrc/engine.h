@@ -58,18 +58,6 @@ class Asking {
   std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
 };
 
-// One call from outside; the layout is part of the interface (binding.py).
-struct Request {
-  const float* x;               // [x_steps][batch][numbers]
-  int64_t x_steps, batch, numbers;
-  int64_t steps, first_step;
-  uint8_t* const* states;       // by state: [batch][bytes of a sample], or null: from rest
-  const int64_t* state_bytes;   // bytes behind each of them
-  int64_t* const* kept;         // by slot: [steps][batch][positions][channels], without time [batch]..., or null
-  const int64_t* kept_numbers;  // numbers behind each of them
-  int64_t threads, path, profile;
-};
-
 class Engine {
  public:
   Engine(std::unique_ptr<Plan> plan, const Operations& operations);

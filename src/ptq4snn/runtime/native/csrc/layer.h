@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "layout.h"
+
 namespace ptq {
 namespace hot {
 
@@ -44,8 +46,6 @@ struct Source {
   const Rows* rows;
 };
 
-enum class Path : int { Auto = 0, Event = 1, Dense = 2 };  // Auto: by the measured density
-
 // y = ((Wq x) << shift) + bias; groups == 1. Sums of Wq x and y fit int32 (proven by the planner).
 struct Layer {
   int positions, taps;       // output positions
@@ -72,8 +72,6 @@ struct Grouped {
   int groups;
 };
 
-enum class Reset : int { Hard = 0, Soft = 1, None = 2 };
-
 // A  = x * gain + rshift(Vq * charge_m, charge_n)
 // S  = A >= theta
 // A' = S ? 0 : A (hard), A - rho S (soft), A (none)
@@ -92,11 +90,9 @@ struct Neuron {
 };
 
 // Packed state between calls: one row for each position, fields Vq - zero, widest first, then by channel.
-constexpr int kWidths[6] = {32, 16, 8, 4, 3, 2};
-
 struct StateLayout {
   int row_bytes;         // ceil(sum of widths / 8)
-  int count[6];          // channels of each width, in the order of kWidths
+  int count[kHotWidthCount];  // channels of each of kHotWidths
   const int32_t* order;  // [channels] channel of field i; null: i
   const int32_t* zero;   // [padded(channels)] zero points; null: all zero
 };

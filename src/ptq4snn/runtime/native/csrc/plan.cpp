@@ -19,6 +19,10 @@ bool has_neuron(int64_t kind) { return kind == kNeuron || kind == kNeuronAny || 
 
 bool whole_state(int64_t kind) { return kind == kLoadState || kind == kStoreState; }
 
+// Where the numbers of a neuron stand, in the order of Parameter.
+constexpr OpField kParameterFields[kParameters] = {oTheta,   oRho,     oChargeM,  oChargeN,
+                                                   oSettleM, oSettleN, oStateLow, oStateHigh};
+
 class Reader {
  public:
   Reader(const uint8_t* bytes, int64_t size) : tables_(bytes, size) {}
@@ -42,7 +46,7 @@ class Reader {
     p.still_bytes = tables_.head(hStillBytes);
     p.local_time_bytes = tables_.head(hLocalTimeBytes);
     p.local_still_bytes = tables_.head(hLocalStillBytes);
-    if ((p.time_bytes | p.still_bytes | p.local_time_bytes | p.local_still_bytes) % 64)
+    if ((p.time_bytes | p.still_bytes | p.local_time_bytes | p.local_still_bytes) % kAlignment)
       throw Refused("the plan's buffers are not aligned");
     p.state_bytes.assign((size_t)tables_.head(hStates), 0);
     p.kept.assign((size_t)tables_.head(hKept), -1);
@@ -54,9 +58,9 @@ class Reader {
     v.channels = small(f[vChannels], 1, INT32_MAX - 64);
     v.time = small(f[vTime], 0, 1);
     v.format = small(f[vFormat], kPlanes1, kI64);
-    v.place = small(f[vPlace], 0, 1);
+    v.place = small(f[vLocal], kArena, kLocal);
     v.offset = plus(f[vOffset], 0);
-    if (v.offset % 64 || times(v.positions, v.channels) >= INT32_MAX) throw Refused("a value of the plan is absurd");
+    if (v.offset % kAlignment || times(v.positions, v.channels) >= INT32_MAX) throw Refused("a value of the plan is absurd");
     v.row = row_bytes(v.format, v.channels);
     const Plan& p = *plan_;
     const int64_t needs = plus(v.offset, v.place == kLocal ? v.row : times(v.positions, v.row));
@@ -191,13 +195,13 @@ class Reader {
     const bool any = op.kind == kNeuronAny;
     k.channels = small(f[oNeuronChannels], 1, 1 << 24);
     for (int i = 0; i < kParameters; ++i) {
-      const int64_t id = f[(size_t)(oTheta + i)], count = padded(k.channels);
+      const int64_t id = f[kParameterFields[i]], count = padded(k.channels);
       if (any)
         k.wide_numbers[i] = tables_.numbers<int64_t>(id, count);
       else
         k.numbers[i] = tables_.numbers<int32_t>(id, count);
     }
-    k.reset = small(f[oReset], 0, 2);
+    k.reset = static_cast<hot::Reset>(small(f[oReset], 0, hot::kResets - 1));
     k.dither = small(f[oDither], 0, 1);
     k.wide = small(f[oWideProducts], 0, 1);
     k.once = small(f[oOnce], 0, 1);

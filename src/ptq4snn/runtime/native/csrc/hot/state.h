@@ -9,7 +9,7 @@ namespace PTQ_ISA {
 
 static inline int fields_of(const StateLayout& s) {
   int n = 0;
-  for (int i = 0; i < 6; ++i) n += s.count[i];
+  for (int i = 0; i < kHotWidthCount; ++i) n += s.count[i];
   return n;
 }
 
@@ -81,8 +81,8 @@ static inline void unpack_row(const StateLayout& s, const uint8_t* row, int32_t*
   const int n = fields_of(s);
   int32_t* to = s.order ? fields : v;
   int64_t bit = 0;
-  for (int i = 0; i < 6; ++i) {
-    const int width = kWidths[i], count = s.count[i];
+  for (int i = 0; i < kHotWidthCount; ++i) {
+    const int width = kHotWidths[i], count = s.count[i];
     if (count == 0) continue;
     width == 3 || bit % 8 ? read_bits(row, bit, width, count, to) : read_aligned(row + bit / 8, width, count, to);
     to += count, bit += (int64_t)width * count;
@@ -104,8 +104,8 @@ static inline void pack_row(const StateLayout& s, const int32_t* v, int32_t* fie
     for (int i = 0; i < n; ++i) fields[i] = v[s.order[i]];
   const int32_t* from = s.zero || s.order ? fields : v;
   int64_t bit = 0;
-  for (int i = 0; i < 6; ++i) {
-    const int width = kWidths[i], count = s.count[i];
+  for (int i = 0; i < kHotWidthCount; ++i) {
+    const int width = kHotWidths[i], count = s.count[i];
     if (count == 0) continue;
     width == 3 || bit % 8 ? write_bits(row, bit, width, count, from) : write_aligned(row + bit / 8, width, count, from);
     from += count, bit += (int64_t)width * count;
