@@ -1,4 +1,4 @@
-"""The plan's layout, enumerations and levels come from one table, and the sources take them from nowhere else."""
+"""The plan's layout, enumerations and levels come from one table; no source lists them again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_members_have_their_numbers(members: type[layout.Kind] | type[layout.For
 
 
 def test_a_block_is_read_back_by_the_header() -> None:
-    """Sizes of the tables, and the kinds and positions that stand in them, found by the header's names alone."""
+    """Sizes of the tables and the kinds that stand in them, found by the names of the header alone."""
     plan = planner.plan_model(random_model(3, 8), [])
     numbers = plan.block[: plan.block.nbytes // 8 * 8].view("<i8")
     head = dict(zip(enumerators("Header"), numbers.tolist(), strict=False))

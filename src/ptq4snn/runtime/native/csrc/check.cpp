@@ -16,6 +16,12 @@ void in_range(const int32_t* numbers, int64_t count, int64_t low, int64_t high) 
 
 bool rows_format(int format) { return format >= kU8 && format <= kI32; }
 
+bool is_hot_width(int width) {
+  for (int hot : hot::kHotWidths)
+    if (hot == width) return true;
+  return false;
+}
+
 struct Checker {
   const Plan& plan;
   const Op& op;
@@ -118,8 +124,14 @@ struct Checker {
     need(k.channel == nullptr && out().format == kPlanes1, "a neuron writes no spikes");
     need(op.second < 0 || value(op.second).format == kI32, "a potential is not of 32 bits");
     need(k.gain >= INT32_MIN && k.gain <= INT32_MAX && op.steps == 0, "a neuron's input is scaled beyond 32 bits");
-    for (int i = 3; i < 6 && op.state >= 0; ++i) need(op.fields.widths[i] == 0, "a state has fields of odd widths");
+    if (op.state >= 0) hot_state();
     shifts(k.numbers, k.wide ? 62 : 31);
+  }
+
+  // The hot kernels do not know every width that a field may have.
+  void hot_state() const {
+    for (int i = 0; i < kWidthCount; ++i)
+      need(op.fields.widths[i] == 0 || is_hot_width(kWidths[i]), "a state has fields of odd widths");
   }
 
   template <class T>

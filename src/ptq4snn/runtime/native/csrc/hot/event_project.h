@@ -28,7 +28,7 @@ struct Event {
   uint16_t* sums;               // [tile][half][rows][64]
   int32_t* wide;                // [tile][rows][64], where int16 is not enough
   int32_t *counts, *events;     // sums of the values of an input row, and under the taps of an output row
-  int32_t own[6 + kRunFields + 2];  // the runs of a layer without a tap table
+  OwnRuns own;                  // where the layer has no tap table
   Runs runs;
   Piece* kept;  // the pieces of the current class; null: cut anew for every chunk
   int pieces_kept;
@@ -40,7 +40,7 @@ struct Event {
         span{first_, begin_, end_}, halves(is_nibbles(layer.bits) ? 1 : 2), tiles(padded(layer.cout) / kTile),
         rows((int64_t)(end_ - begin_) * spikes.steps), in_rows((int64_t)(last_ - first_) * spikes.steps),
         together(max_int(1, (int)(kSumBytes / (sums_each() * 2 + 1)))),
-        own{1, 0, 1, 0, 0, 7, begin_, 1, end_ - begin_, 1, 1, 0, begin_}, runs(l.runs ? l.runs : own, l.taps) {
+        own(begin_, end_), runs(l.runs ? l.runs : own.numbers, l.taps) {
     together = min_int(together, images.count);
     expanded = arena.take<uint8_t>((size_t)64 * kChunkRows * kTile);
     sums = arena.take<uint16_t>((size_t)(together * sums_each()));
@@ -94,8 +94,15 @@ struct Event {
     const int64_t step = (int64_t)s.planes * s.words, position = step * s.steps;
     const int stop = all_inside() ? run.count : same_readers(run, i);
     Piece piece = {};
-    piece.in = {stop - i, s.planes, s.steps, s.words, step, position * run.step,
-                (int64_t)run.out_step * s.steps * kTile, expanded, channel_bytes(k, halves)};
+    piece.in.count = stop - i;
+    piece.in.planes = s.planes;
+    piece.in.steps = s.steps;
+    piece.in.plane = s.words;
+    piece.in.step = step;
+    piece.in.position = position * run.step;
+    piece.in.out = (int64_t)run.out_step * s.steps * kTile;
+    piece.in.rows = expanded;
+    piece.in.channel = channel_bytes(k, halves);
     piece.words = s.data + (run.first + (int64_t)i * run.step) * position;
     for (int r = 0; r < run.readers; ++r) {
       const int rank = run.pairs[2 * r] - k.rank, to = run.pairs[2 * r + 1] + i * run.out_step;
@@ -191,7 +198,8 @@ struct Event {
   // Images [from, from + count) of the batch.
   void add_chunks(int from, int count) {
     Chunks chunks(runs.class_start, runs.classes, l.cin, tiles, halves);
-    Chunk form = {-1, 0, 0, 0, 0, 0};
+    Chunk form = {};
+    form.tap_class = -1;  // like no chunk
     while (chunks.more()) {
       const Chunk now = chunks.now;
       if (now.tap_class != form.tap_class || now.rank != form.rank || now.tiles != form.tiles) keep_pieces(now), form = now;

@@ -13,7 +13,7 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-constexpr int kRunFields = 5;
+constexpr int kRunFields = 5;  // of a run, before its readers
 
 struct Run {
   int first, step, count, out_step;
@@ -40,6 +40,21 @@ struct Runs {
 
   const int32_t* begin(int c) const { return numbers + run_start[c]; }
   const int32_t* end(int c) const { return numbers + run_start[c + 1]; }
+};
+
+// The runs of a layer without a tap table: one tap, one class and one run, in which output p reads position p.
+struct OwnRuns {
+  int32_t numbers[1 + 2 + 1 + 2 + kRunFields + 2];
+
+  OwnRuns(int begin, int end)
+      : numbers{
+            1,                            // classes
+            0, 1,                         // class_start
+            0,                            // order
+            0, kRunFields + 2,            // run_start
+            begin, 1, end - begin, 1, 1,  // the run: first, step, count, out_step, readers
+            0, begin,                     // its reader: rank, output of the first position
+        } {}
 };
 
 }  // namespace PTQ_ISA
