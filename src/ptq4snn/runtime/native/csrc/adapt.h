@@ -7,8 +7,8 @@ namespace ptq {
 namespace PTQ_ISA {
 
 static inline hot::Spikes spikes_of(const View& v) {
-  return {reinterpret_cast<const uint64_t*>(v.data), v.positions, v.steps, v.format, (int)words_of(v.channels),
-          v.channels};
+  return {
+      reinterpret_cast<const uint64_t*>(v.data), v.positions, v.steps, v.format, (int)words_of(v.channels), v.channels};
 }
 
 static inline hot::Type type_of(int format) {
@@ -20,9 +20,7 @@ static inline hot::Type type_of(int format) {
   }
 }
 
-static inline hot::Rows rows_in(const View& v) {
-  return {v.data, type_of(v.format), v.positions, v.steps, v.channels};
-}
+static inline hot::Rows rows_in(const View& v) { return {v.data, type_of(v.format), v.positions, v.steps, v.channels}; }
 
 static inline hot::RowsOut rows_out(const View& v) { return {v.data, type_of(v.format), v.steps, v.channels}; }
 

@@ -58,9 +58,7 @@ struct Checker {
     in_range(op.index, elements(), -1, plan.numbers);
   }
 
-  void taps() const {
-    in_range(op.project.table, (int64_t)out().positions * op.project.taps, -1, in(0).positions);
-  }
+  void taps() const { in_range(op.project.table, (int64_t)out().positions * op.project.taps, -1, in(0).positions); }
 
   void pool() const {
     inputs(1, 1);
@@ -78,8 +76,8 @@ struct Checker {
 
   void matmul() const {
     inputs(2, 2);
-    need(out().positions % op.groups == 0 && in(0).positions == out().positions &&
-             in(1).channels == out().channels && in(1).positions == times(op.groups, in(0).channels),
+    need(out().positions % op.groups == 0 && in(0).positions == out().positions && in(1).channels == out().channels &&
+             in(1).positions == times(op.groups, in(0).channels),
          "the sizes of a matmul do not fit");
     times(in(0).channels, out().channels);
   }
@@ -166,13 +164,9 @@ struct Checker {
 
   void pointwise() const {
     switch (op.kind) {
-      case kCombine:
-        need(op.low <= op.high, "a sum has no range");
-        return alike(1, INT32_MAX);
+      case kCombine: need(op.low <= op.high, "a sum has no range"); return alike(1, INT32_MAX);
       case kMultiply: return alike(2, 2);
-      case kChoice:
-        need(op.how != kSum, "a choice does not sum");
-        return alike(1, 2);
+      case kChoice: need(op.how != kSum, "a choice does not sum"); return alike(1, 2);
       case kTimeSum: need(!out().time, "a sum over time has time"); break;
       case kClip: need(op.low <= op.high, "a clip has no range"); break;
       case kOverTime:
@@ -206,9 +200,7 @@ struct Checker {
       case kPool: return pool();
       case kGather: return gather();
       case kMatmul: return matmul();
-      case kLoadState:
-        inputs(0, 0);
-        return whole_state(out());
+      case kLoadState: inputs(0, 0); return whole_state(out());
       default: return pointwise();
     }
   }

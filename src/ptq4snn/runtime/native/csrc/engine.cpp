@@ -9,7 +9,7 @@ namespace ptq {
 
 namespace {
 
-constexpr int64_t kTileBytes = 2 << 20;   // values of a tile stay in the second cache
+constexpr int64_t kTileBytes = 2 << 20;     // values of a tile stay in the second cache
 constexpr int64_t kBlockBytes = 512 << 10;  // local values of a block, too
 constexpr int64_t kLeastBlock = 4;
 constexpr int64_t kMostSteps = 1 << 20, kMostThreads = 1024;

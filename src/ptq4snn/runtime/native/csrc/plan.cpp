@@ -60,7 +60,8 @@ class Reader {
     v.format = small(f[vFormat], kPlanes1, kI64);
     v.place = small(f[vLocal], kArena, kLocal);
     v.offset = plus(f[vOffset], 0);
-    if (v.offset % kAlignment || times(v.positions, v.channels) >= INT32_MAX) throw Refused("a value of the plan is absurd");
+    if (v.offset % kAlignment || times(v.positions, v.channels) >= INT32_MAX)
+      throw Refused("a value of the plan is absurd");
     v.row = row_bytes(v.format, v.channels);
     const Plan& p = *plan_;
     const int64_t needs = plus(v.offset, v.place == kLocal ? v.row : times(v.positions, v.row));
@@ -152,7 +153,8 @@ class Reader {
     op.coefficients = tables_.numbers<int64_t>(f[oCoefficients], op.inputs, op.kind == kCombine);
     op.signs = tables_.numbers<int32_t>(f[oSigns], channels, op.kind == kAffine);
     op.shifts = tables_.numbers<int32_t>(f[oShifts], channels, op.kind == kAffine);
-    op.index = tables_.numbers<int32_t>(f[oIndex], times(out_elements(op), op.width), op.kind == kGather || op.kind == kQuantize);
+    op.index = tables_.numbers<int32_t>(f[oIndex], times(out_elements(op), op.width),
+                                        op.kind == kGather || op.kind == kQuantize);
     const int64_t grid = tables_.count_of(f[oInverse], tF64);
     op.per_channel = grid > 1;
     op.inverse = tables_.numbers<double>(f[oInverse], grid > 1 ? channels : 1, op.kind == kQuantize);
@@ -238,7 +240,7 @@ class Reader {
 
   Tables tables_;
   Packer packer_{tables_};
-  Row made_;  // operation that makes a value, or -1
+  Row made_;                                                                     // operation that makes a value, or -1
   std::map<std::tuple<const int32_t*, int32_t, int32_t>, const int32_t*> runs_;  // by table, taps, input positions
   std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
 };

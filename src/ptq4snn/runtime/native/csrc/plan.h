@@ -41,9 +41,9 @@ class Block {
 struct Plan {
   std::vector<Value> values;
   std::vector<Op> ops;
-  std::vector<int64_t> state_bytes;  // of one sample, by state
-  std::vector<int32_t> kept;         // value of each slot
-  int64_t numbers = 0;               // of one sample of the input at one step
+  std::vector<int64_t> state_bytes;                     // of one sample, by state
+  std::vector<int32_t> kept;                            // value of each slot
+  int64_t numbers = 0;                                  // of one sample of the input at one step
   int64_t time_bytes = 0, still_bytes = 0;              // of an image
   int64_t local_time_bytes = 0, local_still_bytes = 0;  // of a position of a block
   Block parameters, weights;

@@ -35,8 +35,8 @@ struct Value {
 struct Fields {
   int32_t count;
   int32_t widths[kWidthCount];  // fields of each of kWidths
-  const int32_t* order;  // channel (or element) of a field; null: its own number
-  const int32_t* zero;   // by channel (or element); null: all zero
+  const int32_t* order;         // channel (or element) of a field; null: its own number
+  const int32_t* zero;          // by channel (or element); null: all zero
   int64_t bytes;
 };
 
@@ -70,11 +70,11 @@ struct Op {
   const int32_t* sources;  // value numbers of the inputs
   int32_t wide;            // rows are computed in int64
   int32_t how, width, groups;
-  int32_t state, slot;     // number of the state, of the kept value; -1: none
-  int32_t per_channel;     // of the input grid; 0: one entry serves all channels
-  int32_t pads_zero;       // a tap of -1 is a zero that takes part in a maximum
+  int32_t state, slot;  // number of the state, of the kept value; -1: none
+  int32_t per_channel;  // of the input grid; 0: one entry serves all channels
+  int32_t pads_zero;    // a tap of -1 is a zero that takes part in a maximum
   int64_t constant, low, high;
-  int64_t steps;           // at calibration, where the input is a sum over time; else 0
+  int64_t steps;  // at calibration, where the input is a sum over time; else 0
   const int64_t* coefficients;
   const int32_t *index, *signs, *shifts, *pool_weights;
   const double *inverse, *zeros;  // of the input grid
@@ -95,16 +95,16 @@ struct Call {
   const Op* op;
   const View* in;
   View out, second;
-  int32_t steps;        // of this call
-  int64_t first_step;   // steps before it
-  int32_t images;       // a projection may work on so many, one after the other in memory
+  int32_t steps;       // of this call
+  int64_t first_step;  // steps before it
+  int32_t images;      // a projection may work on so many, one after the other in memory
   int64_t in_bytes, out_bytes, second_bytes, state_bytes;  // from one image to the next; in_bytes of the first input
-  const float* x;       // input of the image [steps or 1][stride]
-  int64_t x_stride;     // numbers between two steps
-  uint8_t* state;       // packed state of the image, or null
-  int64_t* kept;        // where a kept value goes, or null
-  int64_t kept_stride;  // numbers between two steps
-  uint8_t* scratch;     // of the thread, aligned to 64
+  const float* x;                                          // input of the image [steps or 1][stride]
+  int64_t x_stride;                                        // numbers between two steps
+  uint8_t* state;                                          // packed state of the image, or null
+  int64_t* kept;                                           // where a kept value goes, or null
+  int64_t kept_stride;                                     // numbers between two steps
+  uint8_t* scratch;                                        // of the thread, aligned to 64
   int64_t scratch_bytes;
   hot::Path path;
 };

@@ -85,8 +85,8 @@ static inline void dot_block(const X* const* a, int taps, int k, int group, cons
 
 template <class X, class B, class F>
 static inline void dot_rows(const X* const* a, int rows, int taps, int k, int group, const B* b, int32_t* acc, F dot) {
-  constexpr int kV = kBytes == 64 ? 4 : 2;     // registers of channels a time
-  constexpr int kR = kBytes == 64 ? 6 : 3;     // rows a time
+  constexpr int kV = kBytes == 64 ? 4 : 2;  // registers of channels a time
+  constexpr int kR = kBytes == 64 ? 6 : 3;  // rows a time
   for (int v = 0; v < kTile / kLanes; v += kV) {
     int m = 0;
     for (; m + kR <= rows; m += kR) dot_block<kR, kV>(a + m, taps, k, group, b, v, acc + m * kTile, dot);

@@ -49,7 +49,8 @@ static inline void write_aligned(uint8_t* out, int width, int n, const int32_t* 
     if (n % 2) out[n / 2] = (uint8_t)(in[n - 1] & 15);
   } else {
     for (int i = 0; i < n / 4; ++i)
-      out[i] = (uint8_t)((in[4 * i] & 3) | (in[4 * i + 1] & 3) << 2 | (in[4 * i + 2] & 3) << 4 | (in[4 * i + 3] & 3) << 6);
+      out[i] =
+          (uint8_t)((in[4 * i] & 3) | (in[4 * i + 1] & 3) << 2 | (in[4 * i + 2] & 3) << 4 | (in[4 * i + 3] & 3) << 6);
     if (n % 4) out[n / 4] = 0;
     for (int i = n / 4 * 4; i < n; ++i) out[i / 4] = (uint8_t)(out[i / 4] | (in[i] & 3) << (2 * (i % 4)));
   }
