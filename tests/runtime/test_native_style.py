@@ -1,4 +1,4 @@
-"""The C++ sources are as .clang-format says. Versions differ a little: only the one that formatted them is asked."""
+"""The C++ sources are as .clang-format says. Versions differ: only the one that formatted them is asked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def test_the_sources_are_formatted() -> None:
     found = re.search(r"version (\d+)", said)
     if found is None or found[1] != VERSION:
         pytest.skip(f"clang-format {VERSION} formatted the kernels, this is another: {said.strip()}")
-    files = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cpp")]
+    files = [
+        p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cpp")
+    ]
     assert len(files) > 50
     command = [tool, "--dry-run", "--Werror", "--style=file", *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -51,17 +51,17 @@ struct Runs {
 struct OwnRuns {
   int32_t numbers[1 + 2 + 1 + 2 + kRunFields + 2];
 
+  // clang-format off
   OwnRuns(int begin, int end)
       : numbers{
             1,                            // classes
-            0,           1,               // class_start
+            0, 1,                         // class_start
             0,                            // order
-            0,           kRunFields + 2,  // run_start
-            begin,       1,
-            end - begin, 1,
-            1,                   // the run: first, step, count, out_step, readers
-            0,           begin,  // its reader: rank, output of the first position
+            0, kRunFields + 2,            // run_start
+            begin, 1, end - begin, 1, 1,  // the run: first, step, count, out_step, readers
+            0, begin,                     // its reader: rank, output of the first position
         } {}
+  // clang-format on
 };
 
 }  // namespace PTQ_ISA
