@@ -33,6 +33,7 @@ lint: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+	$(PY) -m pytest -q tests/runtime/test_native_style.py tests/runtime/test_native_layout.py
 
 # in place, where they are not those of csrc/; without a compiler NumPy is used, and the tests say so
 kernels: $(VENV)/.run

@@ -1,5 +1,5 @@
-// Time of every layer of a SEW-ResNet18/CIFAR-shaped network, beside the machine's peak rate of byte additions measured in
-// the same run. Build with tests/runtime/native/build.sh.
+// Time of every layer of a SEW-ResNet18/CIFAR-shaped network, beside the machine's peak rate of byte additions measured
+// in the same run. Build with tests/runtime/native/build.sh.
 //     kernels_bench [level] [event|dense|auto] [narrow|wide] [fused|stream] [passes] [rates ...]
 #include <algorithm>
 #include <chrono>
@@ -96,7 +96,10 @@ int main(int argc, char** argv) {
   const double peak = peak_adds(static_cast<const uint8_t*>(rows.data), static_cast<uint8_t*>(out.data));
   std::printf("peak %.0f G byte-adds/s\n", peak * 1e-9);
   for (double rate : rates)
-    bench_rate(*k, path == "event" ? Path::Event : path == "dense" ? Path::Dense : Path::Auto, narrow == "narrow",
-               mode == "stream", passes, rate, peak);
+    bench_rate(*k,
+               path == "event"   ? Path::Event
+               : path == "dense" ? Path::Dense
+                                 : Path::Auto,
+               narrow == "narrow", mode == "stream", passes, rate, peak);
   return 0;
 }

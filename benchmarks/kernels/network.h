@@ -1,4 +1,5 @@
-// Layers of SEW-ResNet18 for 32x32 images (stem 64, four stages of two basic blocks, ADD shortcuts) with random weights.
+// Layers of SEW-ResNet18 for 32x32 images (stem 64, four stages of two basic blocks, ADD shortcuts) with random
+// weights.
 #pragma once
 
 #include <cstdlib>
@@ -46,8 +47,15 @@ struct Step {
   double macs() const { return (double)side() * side() * kernel * kernel * cin * cout * T; }
 
   Step(std::string n, int size_, int cin_, int cout_, int kernel_, int stride_, int summed_, int steps)
-      : name(std::move(n)), size(size_), cin(cin_), cout(cout_), kernel(kernel_), stride(stride_), summed(summed_),
-        bits(summed_ ? 4 : 8), T(steps) {}
+      : name(std::move(n)),
+        size(size_),
+        cin(cin_),
+        cout(cout_),
+        kernel(kernel_),
+        stride(stride_),
+        summed(summed_),
+        bits(summed_ ? 4 : 8),
+        T(steps) {}
   Step(const Step&) = delete;
 
   void make_table() {
@@ -99,11 +107,13 @@ struct Step {
   void make_neuron(int state_bits) {
     const size_t n = (size_t)padded(cout);
     bias.assign(n, 5), theta.assign(n, 600), zeros.assign(n, 0), ones.assign(n, 1);
-    charge.assign(n, 16), settle.assign(n, 5), lo.assign(n, -(1 << (state_bits - 1))), hi.assign(n, (1 << (state_bits - 1)) - 1);
-    neuron = {cout, theta.data(), zeros.data(), charge.data(), zeros.data(), ones.data(), settle.data(), lo.data(),
-              hi.data(), 1, Reset::Hard, false, nullptr, false, 1 << 22};
+    charge.assign(n, 16), settle.assign(n, 5), lo.assign(n, -(1 << (state_bits - 1))),
+        hi.assign(n, (1 << (state_bits - 1)) - 1);
+    neuron = {cout,        theta.data(),  zeros.data(), charge.data(), zeros.data(),
+              ones.data(), settle.data(), lo.data(),    hi.data(),     1,
+              Reset::Hard, false,         nullptr,      false,         1 << 22};
     layout = {(cout * state_bits + 7) / 8, {0, 0, 0, 0, 0, 0}, nullptr, nullptr};
-    for (int i = 0; i < 6; ++i) layout.count[i] = kWidths[i] == state_bits ? cout : 0;
+    for (int i = 0; i < kHotWidthCount; ++i) layout.count[i] = kHotWidths[i] == state_bits ? cout : 0;
     state_data.assign((size_t)side() * side() * layout.row_bytes, 0);
     state = {state_data.data(), &layout};
   }
@@ -114,8 +124,23 @@ struct Step {
     make_weights(r);
     make_neuron(summed ? 4 : 16);
     runs = make_runs(table.data(), side() * side(), kernel * kernel, size * size);
-    layer = {side() * side(), kernel * kernel, table.data(), cin, cout, weights->data, bits, summed ? 4 : 0,
-             bias.data(), nullptr, summed ? narrow : false, nullptr, nullptr, 0, 0, path, runs.data()};
+    layer = {side() * side(),
+             kernel * kernel,
+             table.data(),
+             cin,
+             cout,
+             weights->data,
+             bits,
+             summed ? 4 : 0,
+             bias.data(),
+             nullptr,
+             summed ? narrow : false,
+             nullptr,
+             nullptr,
+             0,
+             0,
+             path,
+             runs.data()};
     out.assign((size_t)side() * side() * T * ((cout + 63) / 64), 0);
   }
 
@@ -124,8 +149,8 @@ struct Step {
   }
 
   void run(const Kernels& k, const State* s, const Aligned& scratch) {
-    k.project_neuron(layer, neuron, source, T, 0, NeuronOut{out.data(), nullptr}, s, Images{1, 0, 0, 0, 0}, 0, layer.positions,
-                     Scratch{scratch.data, scratch.bytes});
+    k.project_neuron(layer, neuron, source, T, 0, NeuronOut{out.data(), nullptr}, s, Images{1, 0, 0, 0, 0}, 0,
+                     layer.positions, Scratch{scratch.data, scratch.bytes});
   }
 };
 

@@ -12,18 +12,16 @@ flags="-std=c++17 -O3 -g -Wall -Wextra -Wno-psabi -Wno-maybe-uninitialized -Wno-
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-level() { # name, machine flags
-  name=$1
-  shift
-  $CXX $flags "$@" -DPTQ_ISA="$name" -c "$csrc/hot/kernels.cpp" -o "$work/$name.o" &
+level() { # name; its flags come from the table of levels
+  $CXX $flags $(${PYTHON:-python3} "$csrc/../build.py" --flags "$1") -c "$csrc/hot/kernels.cpp" -o "$work/$1.o" &
 }
 
 level scalar
 have=
 case ${LEVELS:-all}-$($CXX -dumpmachine) in
 all-x86_64*)
-  level avx2 -mavx2 -mfma -mbmi2 -mpopcnt
-  level avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mfma -mbmi2 -mpopcnt
+  level avx2
+  level avx512
   have="-DPTQ_HAVE_AVX2 -DPTQ_HAVE_AVX512"
   ;;
 esac

@@ -1,5 +1,5 @@
-// Random layers and neurons, and their form for the kernels. Buffers have exactly the size that layer.h asks for, so that
-// the address sanitizer sees every access outside.
+// Random layers and neurons, and their form for the kernels. Buffers have exactly the size that layer.h asks for, so
+// that the address sanitizer sees every access outside.
 #pragma once
 
 #include <algorithm>
@@ -35,12 +35,8 @@ inline std::vector<uint64_t> pack_planes(const Values& x, int planes) {
 }
 
 inline size_t size_of(Type t) { return t == Type::I16 ? 2 : t == Type::I32 ? 4 : 1; }
-inline int64_t least(Type t) {
-  return t == Type::U8 ? 0 : t == Type::I16 ? -32768 : t == Type::I32 ? -100000 : -128;
-}
-inline int64_t largest(Type t) {
-  return t == Type::U8 ? 255 : t == Type::I16 ? 32767 : t == Type::I32 ? 100000 : 127;
-}
+inline int64_t least(Type t) { return t == Type::U8 ? 0 : t == Type::I16 ? -32768 : t == Type::I32 ? -100000 : -128; }
+inline int64_t largest(Type t) { return t == Type::U8 ? 255 : t == Type::I16 ? 32767 : t == Type::I32 ? 100000 : 127; }
 
 inline void put_value(std::vector<uint8_t>& bytes, size_t i, Type type, int64_t value) {
   const int64_t stored = type == Type::S8 ? value + 128 : value;
@@ -68,7 +64,8 @@ struct Input {
   Rows rows;
   Source source;
 
-  Input(Random& r, int positions, int steps, int channels, int planes, double density) : values(positions, steps, channels) {
+  Input(Random& r, int positions, int steps, int channels, int planes, double density)
+      : values(positions, steps, channels) {
     for (int64_t& v : values.data) v = r.chance(density) ? r.between(1, (1 << planes) - 1) : 0;
     words = pack_planes(values, planes);
     spikes = {words.data(), positions, steps, planes, (channels + 63) / 64, channels};
@@ -145,9 +142,23 @@ struct PackedLayer {
     const int each = p.cin / p.groups;
     weights = aligned(weights_bytes(p.taps, each, p.cout, p.bits));
     pack_weights(p.weights.data(), p.taps, each, p.cout, p.bits, weights.get());
-    layer = {p.positions, p.taps, p.table.empty() ? nullptr : p.table.data(), p.cin, p.cout, weights.get(), p.bits,
-             p.shift, p.bias.empty() ? nullptr : p.bias.data(), p.bias_row.empty() ? nullptr : p.bias_row.data(),
-             narrow, p.m.empty() ? nullptr : p.m.data(), p.n.empty() ? nullptr : p.n.data(), p.lo, p.hi, path, nullptr};
+    layer = {p.positions,
+             p.taps,
+             p.table.empty() ? nullptr : p.table.data(),
+             p.cin,
+             p.cout,
+             weights.get(),
+             p.bits,
+             p.shift,
+             p.bias.empty() ? nullptr : p.bias.data(),
+             p.bias_row.empty() ? nullptr : p.bias_row.data(),
+             narrow,
+             p.m.empty() ? nullptr : p.m.data(),
+             p.n.empty() ? nullptr : p.n.data(),
+             p.lo,
+             p.hi,
+             path,
+             nullptr};
     if (p.table.empty() || !with_runs) return;
     runs = make_runs(p.table.data(), p.positions, p.taps, in_positions);
     layer.runs = runs.data();
@@ -180,9 +191,21 @@ inline Cells random_cells(Random& r, int channels, int64_t scale, int positions)
 }
 
 inline Neuron neuron_of(const Cells& n, int64_t bound) {
-  return {n.channels,        n.theta.data(),    n.rho.data(), n.charge_m.data(), n.charge_n.data(),
-          n.settle_m.data(), n.settle_n.data(), n.lo.data(),  n.hi.data(),       n.gain,
-          n.reset,           n.dither,          n.element.empty() ? nullptr : n.element.data(), n.wide, bound};
+  return {n.channels,
+          n.theta.data(),
+          n.rho.data(),
+          n.charge_m.data(),
+          n.charge_n.data(),
+          n.settle_m.data(),
+          n.settle_n.data(),
+          n.lo.data(),
+          n.hi.data(),
+          n.gain,
+          n.reset,
+          n.dither,
+          n.element.empty() ? nullptr : n.element.data(),
+          n.wide,
+          bound};
 }
 
 // Packed rows of state as docs say: an independent, bit by bit version.
@@ -195,10 +218,10 @@ struct PackedState {
 
   PackedState(const Cells& n, int positions) : zero(n.zero), cells(n) {
     int bits = 0;
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < kHotWidthCount; ++i) {
       layout.count[i] = 0;
       for (int c = 0; c < n.channels; ++c)
-        if (n.bits[c] == kWidths[i]) order.push_back(c), bits += kWidths[i], ++layout.count[i];
+        if (n.bits[c] == kHotWidths[i]) order.push_back(c), bits += kHotWidths[i], ++layout.count[i];
     }
     layout.row_bytes = (bits + 7) / 8;
     bool identity = true;

@@ -1,5 +1,5 @@
-// Random layers against brute force, for every ISA level of this machine. Prints the number of cases; exits with 1 at the
-// first difference.
+// Random layers against brute force, for every ISA level of this machine. Prints the number of cases; exits with 1 at
+// the first difference.
 //     kernels_test [seed] [cases]
 #include <cstdio>
 #include <cstring>
@@ -41,13 +41,16 @@ struct Case {
     const bool image = r.chance(0.3);
     const int height = image ? (int)r.between(5, 7) : 1, width = (int)(image ? r.between(5, 8) : r.between(1, 6));
     const int in_steps = r.chance(0.2) ? 1 : steps, in_positions = height * width;
-    const int each = grouped ? (int)r.of({1, 1, 2, 3}) : (int)(image ? r.of({1, 3, 64, 65, 130}) : r.of({1, 3, 5, 31, 64, 65, 100, 128, 300, 513}));
+    const int each = grouped
+                         ? (int)r.of({1, 1, 2, 3})
+                         : (int)(image ? r.of({1, 3, 64, 65, 130}) : r.of({1, 3, 5, 31, 64, 65, 100, 128, 300, 513}));
     const int groups = grouped ? (int)r.of({1, 3, 64, 70}) : 1;
     const int bits = (int)r.of({2, 3, 4, 4, 4, 8});
-    const int cout = grouped ? groups * (int)r.of({1, 1, 2}) : (int)(image ? r.of({1, 64, 70, 130}) : r.of({1, 10, 64, 65, 100, 128, 200}));
+    const int cout = grouped ? groups * (int)r.of({1, 1, 2})
+                             : (int)(image ? r.of({1, 64, 70, 130}) : r.of({1, 10, 64, 65, 100, 128, 200}));
     if (r.chance(0.65))
-      input.reset(new Input(r, in_positions, in_steps, each * groups, (int)r.between(1, 3),
-                            r.of({0.0, 0.02, 0.1, 0.3, 1.0})));
+      input.reset(
+          new Input(r, in_positions, in_steps, each * groups, (int)r.between(1, 3), r.of({0.0, 0.02, 0.1, 0.3, 1.0})));
     else
       input.reset(new Input(r, in_positions, in_steps, each * groups,
                             r.of({Type::U8, Type::S8, Type::I8, Type::I16, Type::I32}),
@@ -116,7 +119,8 @@ static void check_images(Case& c, const Kernels& k, Path path) {
   const Memory scratch = aligned(bytes);
   std::vector<uint8_t> out(out_step * count);
   k.project_rows(packed.layer, source, c.steps, RowsOut{out.data(), type, c.steps, c.p.cout},
-                 Images{count, (int64_t)in_step, (int64_t)out_step, 0, 0}, 0, c.p.positions, Scratch{scratch.get(), bytes});
+                 Images{count, (int64_t)in_step, (int64_t)out_step, 0, 0}, 0, c.p.positions,
+                 Scratch{scratch.get(), bytes});
   for (int image = 0; image < count; ++image) {
     const std::vector<uint8_t> one(out.begin() + image * out_step, out.begin() + (image + 1) * out_step);
     for (int i = 0; i < c.p.positions; ++i)
@@ -135,8 +139,10 @@ struct Truth {
 
   template <class F>
   Truth(const Cells& n, int positions, int steps, int first_step, const Values* begin, F current)
-      : spikes(positions, steps, n.channels), potential(positions, steps, n.channels),
-        state(positions, 1, n.channels), bound(1) {
+      : spikes(positions, steps, n.channels),
+        potential(positions, steps, n.channels),
+        state(positions, 1, n.channels),
+        bound(1) {
     for (int p = 0; p < positions; ++p)
       for (int c = 0; c < n.channels; ++c) {
         int64_t v = begin ? begin->at(p, 0, c) : 0;
@@ -191,8 +197,7 @@ static void check_neuron(Case& c, const Kernels& k, const Cells& cells, int posi
   for (int p = 0; begin && p < positions; ++p) state.put(p, &begin->data[(size_t)p * cells.channels]);
   Outputs out(positions, c.steps, cells.channels, c.r.chance(0.3));
   const Split split(c.r, positions);
-  for (int i = 0; i < split.count; ++i)
-    call(out.out, begin ? &state.state : nullptr, split.at[i], split.at[i + 1]);
+  for (int i = 0; i < split.count; ++i) call(out.out, begin ? &state.state : nullptr, split.at[i], split.at[i + 1]);
   out.compare(truth, what, k);
   if (begin) compare_state(state, truth, positions, k);
 }
@@ -220,13 +225,13 @@ static void check_neuron_rows(Case& c, const Kernels& k) {
   const Truth truth(cells, x.positions, c.steps, first_step, begin,
                     [&](int p, int t, int ch) { return x.at(p, t, ch); });
   const Neuron n = neuron_of(cells, c.r.chance(0.7) ? truth.bound : 0);
-  check_neuron(c, k, cells, x.positions, truth, begin, "neuron_rows",
-               [&](const NeuronOut& out, const State* state, int from, int to) {
-                 const size_t bytes = k.neuron_scratch(n, c.steps, to - from, state);
-                 const Memory scratch = aligned(bytes);
-                 k.neuron_rows(n, c.input->rows, c.steps, first_step, out, state, from, to,
-                               Scratch{scratch.get(), bytes});
-               });
+  check_neuron(
+      c, k, cells, x.positions, truth, begin, "neuron_rows",
+      [&](const NeuronOut& out, const State* state, int from, int to) {
+        const size_t bytes = k.neuron_scratch(n, c.steps, to - from, state);
+        const Memory scratch = aligned(bytes);
+        k.neuron_rows(n, c.input->rows, c.steps, first_step, out, state, from, to, Scratch{scratch.get(), bytes});
+      });
 }
 
 static void check_words(Random& r, const Kernels& k) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ HERE = Path(__file__).parent
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_random_layers_equal_brute_force(tmp_path: Path) -> None:
     program = tmp_path / "kernels_test"
-    environment = {**os.environ, "CXX": "g++"}
+    environment = {**os.environ, "CXX": "g++", "PYTHON": sys.executable}
     build = [
         str(HERE / "build.sh"),
         str(HERE / "kernels_test.cpp"),

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.network.program import Neuron
-from ptq4snn.runtime.native.binding import COUNTERS, Engine, Library, library
+from ptq4snn.runtime.native.binding import Engine, Library, library
+from ptq4snn.runtime.native.layout import COUNTERS, PATHS
 from ptq4snn.runtime.native.planner import plan_model
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.state import State
@@ -23,7 +24,6 @@ from ptq4snn.runtime.statistics import OperationStatistics, Statistics
 __all__ = ["NativeExecutor", "available", "peak"]
 
 VARIABLE = "PTQ4SNN_KERNELS"
-PATHS = ("auto", "event", "dense")
 PROJECTIONS = ("project", "project_neuron", "project_rows")
 
 

@@ -15,24 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.runtime.native.layout import COUNTERS, REQUEST
 
-__all__ = ["COUNTERS", "Engine", "Library", "library"]
+__all__ = ["Engine", "Library", "library"]
 
 Array: TypeAlias = NDArray[Any]
 
 SENTENCE = 512  # bytes of an error
 OFF = "numpy"  # of PTQ4SNN_KERNELS: use no library
-COUNTERS = ("nanoseconds", "nonzero", "inputs", "synops", "macs", "event_calls", "dense_calls")
 
 
 class Request(ctypes.Structure):
-    """csrc/engine.h"""
+    """csrc/layout.h"""
 
-    _fields_ = [
-        ("x", c_void_p), ("x_steps", c_int64), ("batch", c_int64), ("numbers", c_int64), ("steps", c_int64),
-        ("first_step", c_int64), ("states", c_void_p), ("state_bytes", c_void_p), ("kept", c_void_p),
-        ("kept_numbers", c_void_p), ("threads", c_int64), ("path", c_int64), ("profile", c_int64),
-    ]  # fmt: skip
+    _fields_ = [(name, c_int64 if kind == "int64_t" else c_void_p) for name, kind, _ in REQUEST]
 
 
 class Caller(ctypes.Structure):

@@ -23,7 +23,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LIBRARY", "SOURCES", "BuildError", "Options", "build", "find_compiler", "main", "source_hash"]
+__all__ = [
+    "LIBRARY", "SOURCES", "BuildError", "Options", "build", "find_compiler", "level_flags", "main",
+    "source_hash",
+]  # fmt: skip
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "csrc"
@@ -37,12 +40,13 @@ SANITIZE = (
     "-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
     "-fno-omit-frame-pointer",
 )  # fmt: skip
+# Instruction set levels, the plainest first, and what each needs, as -m... and __builtin_cpu_supports name it
 LEVELS: dict[str, tuple[str, ...]] = {
     "scalar": (),
-    "avx2": ("-mavx2", "-mfma", "-mbmi2", "-mpopcnt"),
+    "avx2": ("avx2", "fma", "bmi2", "popcnt"),
     "avx512": (
-        "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vbmi", "-mavx512vbmi2",
-        "-mavx512vnni", "-mfma", "-mbmi2", "-mpopcnt",
+        "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi", "avx512vbmi2", "avx512vnni",
+        "fma", "bmi2", "popcnt",
     ),
 }  # fmt: skip
 PER_LEVEL = ("hot/kernels.cpp", "ops.cpp")
@@ -73,6 +77,11 @@ class Options:
     def flags(self) -> tuple[str, ...]:
         """A program that only checks is not worth a long compilation."""
         return SANITIZE if self.sanitize else ("-O2",) if self.runner else ("-O3",)
+
+
+def level_flags(level: str) -> tuple[str, ...]:
+    """Of the compiler, for the sources that are compiled once for each level."""
+    return (*(f"-m{feature}" for feature in LEVELS[level]), f"-DPTQ_ISA={level}", f'-DPTQ_NAME="{level}"')
 
 
 def source_hash() -> str:
@@ -133,7 +142,7 @@ class _Work:
     def compile(self, source: str, level: str = "", *extra: str) -> Future[Path]:
         out = self.folder / f"{Path(source).stem}_{level}.o"
         if level:
-            extra = (*LEVELS[level], f"-DPTQ_ISA={level}", f'-DPTQ_NAME="{level}"', *extra)
+            extra = (*level_flags(level), *extra)
         extra = (*self.options.flags, f'-DPTQ_HASH="{self.hash}"', *extra)
         command = [*self.options.compiler, *FLAGS, *extra, "-c", str(SOURCES / source), "-o", str(out)]
         return self.pool.submit(_made, command, out)
@@ -186,8 +195,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--levels", nargs="+", choices=list(LEVELS), default=list(LEVELS))
     parser.add_argument("--sanitize", action="store_true", help="address and undefined-behaviour sanitizers")
     parser.add_argument("--runner", action="store_true", help="a program that runs plans from files")
+    parser.add_argument("--flags", choices=list(LEVELS), help="only print the compiler's flags of a level")
     parser.add_argument("--force", action="store_true", help="build even where a fresh library is there")
     args = parser.parse_args(arguments)
+    if args.flags:
+        sys.stdout.write(" ".join(level_flags(args.flags)) + "\n")
+        return 0
     if not args.force and is_fresh(args.out):
         return 0
     try:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ptq4snn.network.index import window_taps
 from ptq4snn.network.program import Neuron, Project
-from ptq4snn.runtime.native.blob import WIDTHS, padded
+from ptq4snn.runtime.native.layout import HOT_WIDTHS, RESETS, WIDTHS, padded
 from ptq4snn.runtime.numpy_project import border_map
 from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.state import rows_of
@@ -22,8 +22,6 @@ Array: TypeAlias = NDArray[Any]
 
 INT16, INT32 = 2**15, 2**31
 SAFE_PRODUCT, SAFE_SHIFT = 2**30, 30  # of int32, with room for rounding
-RESETS = ("hard", "soft", "none")
-FAST_WIDTHS = {32, 16, 8, 4, 3, 2}
 
 
 def row(values: Array, channels: int, dtype: Any = np.int32) -> Array:
@@ -87,7 +85,7 @@ def is_fast(model: Model, op: Neuron) -> bool:
     n = model.neurons[op.name]
     if op.channel is not None or n.over_time or abs(_gain(model, op)) >= INT32:
         return False
-    if not op.once and not set(n.bits.tolist()) <= FAST_WIDTHS:
+    if not op.once and not set(n.bits.tolist()) <= set(HOT_WIDTHS):
         return False
     return (
         model.bounds.potentials[op.name] < INT32 and int(n.low.min()) >= -INT32 and int(n.high.max()) < INT32

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ptq4snn.runtime.native.blob import ALIGNMENT, Kind, NativeOp, NativeValue
+from ptq4snn.runtime.native.layout import ALIGNMENT, Kind, NativeOp, NativeValue
 
 __all__ = ["place", "set_regions"]
 

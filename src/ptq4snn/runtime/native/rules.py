@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ptq4snn.network import program as ops
 from ptq4snn.network.index import window_taps
-from ptq4snn.runtime.native.blob import Format, How, Kind, NativeOp
 from ptq4snn.runtime.native.draft import FAST_ROWS, Draft
+from ptq4snn.runtime.native.layout import Format, How, Kind, NativeOp
 from ptq4snn.runtime.native.parameters import (
     INT32,
     is_fast,

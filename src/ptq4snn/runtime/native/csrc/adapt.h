@@ -7,8 +7,8 @@ namespace ptq {
 namespace PTQ_ISA {
 
 static inline hot::Spikes spikes_of(const View& v) {
-  return {reinterpret_cast<const uint64_t*>(v.data), v.positions, v.steps, v.format, (int)words_of(v.channels),
-          v.channels};
+  return {
+      reinterpret_cast<const uint64_t*>(v.data), v.positions, v.steps, v.format, (int)words_of(v.channels), v.channels};
 }
 
 static inline hot::Type type_of(int format) {
@@ -20,9 +20,7 @@ static inline hot::Type type_of(int format) {
   }
 }
 
-static inline hot::Rows rows_in(const View& v) {
-  return {v.data, type_of(v.format), v.positions, v.steps, v.channels};
-}
+static inline hot::Rows rows_in(const View& v) { return {v.data, type_of(v.format), v.positions, v.steps, v.channels}; }
 
 static inline hot::RowsOut rows_out(const View& v) { return {v.data, type_of(v.format), v.steps, v.channels}; }
 
@@ -63,7 +61,7 @@ static inline hot::Grouped grouped_of(const Call& call) {
   l.lo = w.lo;
   l.hi = w.hi;
   l.runs = w.runs;
-  l.path = static_cast<hot::Path>(call.path);
+  l.path = call.path;
   g.groups = w.groups;
   return g;
 }
@@ -81,7 +79,7 @@ static inline hot::Neuron neuron_of(const Op& op) {
   n.lo = k.numbers[kLo];
   n.hi = k.numbers[kHi];
   n.gain = (int32_t)k.gain;
-  n.reset = static_cast<hot::Reset>(k.reset);
+  n.reset = k.reset;
   n.dither = k.dither != 0;
   n.element = k.element;
   n.wide = k.wide != 0;
@@ -102,10 +100,10 @@ struct Packed {
   explicit Packed(const Call& call) : layout(), state(), there(call.state != nullptr && call.op->state >= 0) {
     const Fields& f = call.op->fields;
     layout.row_bytes = (int)f.bytes;
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < hot::kHotWidthCount; ++i) {
       layout.count[i] = 0;
       for (int j = 0; j < kWidthCount; ++j)
-        if (kWidths[j] == hot::kWidths[i]) layout.count[i] = f.widths[j];
+        if (kWidths[j] == hot::kHotWidths[i]) layout.count[i] = f.widths[j];
     }
     layout.order = f.order;
     layout.zero = f.zero;

@@ -16,13 +16,18 @@ using namespace ptq;
 
 namespace {
 
+// One sentence into `out`, cut off where it does not fit.
+void write_text(char* out, int64_t size, const char* text) {
+  if (out != nullptr && size > 0) std::snprintf(out, (size_t)size, "%s", text);
+}
+
 template <class F>
 int guarded(char* error, int64_t size, F&& f) {
   try {
     f();
     return 0;
   } catch (const std::exception& why) {
-    if (error != nullptr && size > 0) std::snprintf(error, (size_t)size, "%s", why.what());
+    write_text(error, size, why.what());
     return 1;
   }
 }
@@ -38,8 +43,7 @@ PTQ_API const char* ptq_hash() { return PTQ_HASH; }
 
 // Names of the levels that this machine runs, the best last, with commas between them.
 PTQ_API int ptq_levels(char* out, int64_t size) {
-  const std::string names = level_names();
-  return guarded(out, size, [&] { throw Refused(names); });
+  return guarded(out, size, [&] { write_text(out, size, level_names().c_str()); });
 }
 
 PTQ_API void* ptq_create(const uint8_t* plan, int64_t size, const char* level, char* error, int64_t error_size) {

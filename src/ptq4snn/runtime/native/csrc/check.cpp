@@ -16,6 +16,12 @@ void in_range(const int32_t* numbers, int64_t count, int64_t low, int64_t high) 
 
 bool rows_format(int format) { return format >= kU8 && format <= kI32; }
 
+bool is_hot_width(int width) {
+  for (int hot : hot::kHotWidths)
+    if (hot == width) return true;
+  return false;
+}
+
 struct Checker {
   const Plan& plan;
   const Op& op;
@@ -52,9 +58,7 @@ struct Checker {
     in_range(op.index, elements(), -1, plan.numbers);
   }
 
-  void taps() const {
-    in_range(op.project.table, (int64_t)out().positions * op.project.taps, -1, in(0).positions);
-  }
+  void taps() const { in_range(op.project.table, (int64_t)out().positions * op.project.taps, -1, in(0).positions); }
 
   void pool() const {
     inputs(1, 1);
@@ -72,8 +76,8 @@ struct Checker {
 
   void matmul() const {
     inputs(2, 2);
-    need(out().positions % op.groups == 0 && in(0).positions == out().positions &&
-             in(1).channels == out().channels && in(1).positions == times(op.groups, in(0).channels),
+    need(out().positions % op.groups == 0 && in(0).positions == out().positions && in(1).channels == out().channels &&
+             in(1).positions == times(op.groups, in(0).channels),
          "the sizes of a matmul do not fit");
     times(in(0).channels, out().channels);
   }
@@ -118,8 +122,14 @@ struct Checker {
     need(k.channel == nullptr && out().format == kPlanes1, "a neuron writes no spikes");
     need(op.second < 0 || value(op.second).format == kI32, "a potential is not of 32 bits");
     need(k.gain >= INT32_MIN && k.gain <= INT32_MAX && op.steps == 0, "a neuron's input is scaled beyond 32 bits");
-    for (int i = 3; i < 6 && op.state >= 0; ++i) need(op.fields.widths[i] == 0, "a state has fields of odd widths");
+    if (op.state >= 0) hot_state();
     shifts(k.numbers, k.wide ? 62 : 31);
+  }
+
+  // The hot kernels do not know every width that a field may have.
+  void hot_state() const {
+    for (int i = 0; i < kWidthCount; ++i)
+      need(op.fields.widths[i] == 0 || is_hot_width(kWidths[i]), "a state has fields of odd widths");
   }
 
   template <class T>
@@ -154,13 +164,9 @@ struct Checker {
 
   void pointwise() const {
     switch (op.kind) {
-      case kCombine:
-        need(op.low <= op.high, "a sum has no range");
-        return alike(1, INT32_MAX);
+      case kCombine: need(op.low <= op.high, "a sum has no range"); return alike(1, INT32_MAX);
       case kMultiply: return alike(2, 2);
-      case kChoice:
-        need(op.how != kSum, "a choice does not sum");
-        return alike(1, 2);
+      case kChoice: need(op.how != kSum, "a choice does not sum"); return alike(1, 2);
       case kTimeSum: need(!out().time, "a sum over time has time"); break;
       case kClip: need(op.low <= op.high, "a clip has no range"); break;
       case kOverTime:
@@ -193,10 +199,8 @@ struct Checker {
       case kNeuronAny: return neuron_any();
       case kPool: return pool();
       case kGather: return gather();
-      case kMatMul: return matmul();
-      case kLoadState:
-        inputs(0, 0);
-        return whole_state(out());
+      case kMatmul: return matmul();
+      case kLoadState: inputs(0, 0); return whole_state(out());
       default: return pointwise();
     }
   }
@@ -215,7 +219,7 @@ namespace {
 // Whether an operation reads its inputs only at its own position.
 bool is_local(const Op& op) {
   if (op.kind == kNeuron || op.kind == kNeuronAny) return true;
-  const bool pointwise = op.kind >= kCombine && op.kind != kMatMul;
+  const bool pointwise = op.kind >= kCombine && op.kind != kMatmul;
   return pointwise || (op.project.cin > 0 && op.project.table == nullptr);
 }
 

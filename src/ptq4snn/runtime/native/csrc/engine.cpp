@@ -9,7 +9,7 @@ namespace ptq {
 
 namespace {
 
-constexpr int64_t kTileBytes = 2 << 20;   // values of a tile stay in the second cache
+constexpr int64_t kTileBytes = 2 << 20;     // values of a tile stay in the second cache
 constexpr int64_t kBlockBytes = 512 << 10;  // local values of a block, too
 constexpr int64_t kLeastBlock = 4;
 constexpr int64_t kMostSteps = 1 << 20, kMostThreads = 1024;
@@ -80,7 +80,7 @@ void Engine::check(const Request& r) const {
   for (const Op& op : plan_->ops)
     if (op.kind == kQuantize && plan_->values[(size_t)op.output].time && r.x_steps != r.steps)
       throw Refused("the plan needs an input for every step");
-  if (r.threads < 1 || r.threads > kMostThreads || r.path < 0 || r.path > 2)
+  if (r.threads < 1 || r.threads > kMostThreads || r.path < 0 || r.path >= hot::kPaths)
     throw Refused("the call asks for an absurd number of threads");
   for (size_t i = 0; r.states != nullptr && i < plan_->state_bytes.size(); ++i)
     if (r.states[i] == nullptr || r.state_bytes[i] != times(r.batch, plan_->state_bytes[i]))
@@ -196,7 +196,7 @@ Call Engine::call(const Region& region, const Op& op, const Image& image, uint8_
   }
   c.scratch = local + local_bytes_;
   c.scratch_bytes = scratch_bytes_;
-  c.path = (int32_t)r.path;
+  c.path = static_cast<hot::Path>(r.path);
   return c;
 }
 

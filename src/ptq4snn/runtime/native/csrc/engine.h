@@ -16,9 +16,9 @@ namespace ptq {
 // Asks whoever called whether a call is still wanted. Python handles signals in its own thread and only where it may:
 // `enter` and `leave` stand around whatever needs its lock, `cancelled` says that a signal raised an exception.
 struct Caller {
-  void* (*leave)();         // give the lock away; null: there is nobody to ask
-  void (*enter)(void*);     // and take it again
-  int (*cancelled)();       // with the lock
+  void* (*leave)();      // give the lock away; null: there is nobody to ask
+  void (*enter)(void*);  // and take it again
+  int (*cancelled)();    // with the lock
 };
 
 // A call that its caller does not want any more. What it was to write is half written.
@@ -58,18 +58,6 @@ class Asking {
   std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
 };
 
-// One call from outside; the layout is part of the interface (binding.py).
-struct Request {
-  const float* x;               // [x_steps][batch][numbers]
-  int64_t x_steps, batch, numbers;
-  int64_t steps, first_step;
-  uint8_t* const* states;       // by state: [batch][bytes of a sample], or null: from rest
-  const int64_t* state_bytes;   // bytes behind each of them
-  int64_t* const* kept;         // by slot: [steps][batch][positions][channels], without time [batch]..., or null
-  const int64_t* kept_numbers;  // numbers behind each of them
-  int64_t threads, path, profile;
-};
-
 class Engine {
  public:
   Engine(std::unique_ptr<Plan> plan, const Operations& operations);
@@ -85,11 +73,11 @@ class Engine {
 
  private:
   struct Region {
-    int begin, end;  // operations
-    int work;        // positions
+    int begin, end;                   // operations
+    int work;                         // positions
     int64_t time_bytes, still_bytes;  // local values of a position: of a step, and without time
-    int block, images;        // positions and, where a block is all of them, images at once
-    int64_t image_bytes = 0;  // local values of a block
+    int block, images;                // positions and, where a block is all of them, images at once
+    int64_t image_bytes = 0;          // local values of a block
   };
   struct Image {
     uint8_t* memory;
@@ -121,9 +109,9 @@ class Engine {
   int tile_ = 1;
   bool ready_ = false;  // for calls like the last one
   Block arena_;
-  std::vector<Block> own_;                        // of a thread: local values, then scratch
-  std::vector<std::vector<View>> views_;          // of a thread: inputs of an operation
-  std::vector<std::vector<Counters>> counts_;     // of a thread, by operation
+  std::vector<Block> own_;                     // of a thread: local values, then scratch
+  std::vector<std::vector<View>> views_;       // of a thread: inputs of an operation
+  std::vector<std::vector<Counters>> counts_;  // of a thread, by operation
   std::vector<Counters> counters_;
   std::unique_ptr<std::timed_mutex> mutex_ = std::make_unique<std::timed_mutex>();
   pid_t process_;                         // whose mutex it is

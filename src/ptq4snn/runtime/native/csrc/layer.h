@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "layout.h"
+
 namespace ptq {
 namespace hot {
 
@@ -44,24 +46,23 @@ struct Source {
   const Rows* rows;
 };
 
-enum class Path : int { Auto = 0, Event = 1, Dense = 2 };  // Auto: by the measured density
-
 // y = ((Wq x) << shift) + bias; groups == 1. Sums of Wq x and y fit int32 (proven by the planner).
 struct Layer {
-  int positions, taps;       // output positions
-  const int32_t* tap_table;  // [positions][taps] input position, or -1 for zeros; null: taps == 1 and position p reads p
+  int positions, taps;  // output positions
+  const int32_t*
+      tap_table;  // [positions][taps] input position, or -1 for zeros; null: taps == 1 and position p reads p
   int cin, cout;
   const void* weights;  // made by pack_weights(taps, cin, cout, bits)
   int bits;
   int shift;
   const int32_t* bias;      // [rows][padded(cout)]; null: zero
   const int32_t* bias_row;  // [positions] row of the bias of a position; null: row 0
-  bool narrow;  // proven: Wq x fits int16
+  bool narrow;              // proven: Wq x fits int16
   // Rescale to a stream or chain: y becomes clip(rshift_even(int64(y) * m, n), lo, hi); null: none.
   const int32_t* rescale_m;  // [padded(cout)]
   const int32_t* rescale_n;  // [padded(cout)], 0 <= n <= 62
   int32_t lo, hi;
-  Path path;  // Event and Dense force a kernel (tests); rows as input are always dense
+  Path path;            // Event and Dense force a kernel (tests); rows as input are always dense
   const int32_t* runs;  // made by make_runs from tap_table (tap_runs.h); null: no tap_table, or never by events
 };
 
@@ -71,8 +72,6 @@ struct Grouped {
   Layer layer;  // cin and cout are all channels
   int groups;
 };
-
-enum class Reset : int { Hard = 0, Soft = 1, None = 2 };
 
 // A  = x * gain + rshift(Vq * charge_m, charge_n)
 // S  = A >= theta
@@ -92,13 +91,11 @@ struct Neuron {
 };
 
 // Packed state between calls: one row for each position, fields Vq - zero, widest first, then by channel.
-constexpr int kWidths[6] = {32, 16, 8, 4, 3, 2};
-
 struct StateLayout {
-  int row_bytes;         // ceil(sum of widths / 8)
-  int count[6];          // channels of each width, in the order of kWidths
-  const int32_t* order;  // [channels] channel of field i; null: i
-  const int32_t* zero;   // [padded(channels)] zero points; null: all zero
+  int row_bytes;              // ceil(sum of widths / 8)
+  int count[kHotWidthCount];  // channels of each of kHotWidths
+  const int32_t* order;       // [channels] channel of field i; null: i
+  const int32_t* zero;        // [padded(channels)] zero points; null: all zero
 };
 
 struct State {
@@ -117,8 +114,8 @@ struct NeuronOut {
   int32_t* potential;  // A of every step, [positions][steps][channels]
 };
 
-// Images that a projection works on in one call, so that weights are expanded once for all: bytes from the buffers of one
-// to those of the next. More than one only with all positions.
+// Images that a projection works on in one call, so that weights are expanded once for all: bytes from the buffers of
+// one to those of the next. More than one only with all positions.
 struct Images {
   int count;
   int64_t in, out, potential, state;
@@ -150,8 +147,8 @@ struct Kernels {
   void (*logic_spikes)(Logic, const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end);
   // Largest value under the taps; -1 takes no part. tap_table [positions][taps]; out has the planes and steps of `in`.
   void (*max_pool)(const Spikes& in, const int32_t* tap_table, int taps, uint64_t* out, int begin, int end);
-  void (*spikes_to_rows)(const Spikes& in, const RowsOut& out, int begin, int end);                 // steps of `in`
-  void (*rows_to_spikes)(const Rows& in, int planes, uint64_t* out, int begin, int end);            // values fit
+  void (*spikes_to_rows)(const Spikes& in, const RowsOut& out, int begin, int end);       // steps of `in`
+  void (*rows_to_spikes)(const Rows& in, int planes, uint64_t* out, int begin, int end);  // values fit
   int64_t (*sum_spikes)(const Spikes& in);  // sum of all values: density = sum / (positions * steps * channels)
   // What project_* does for this range of one image; several images are judged together.
   Path (*choose)(const Layer&, const Source&, int begin, int end);

@@ -6,30 +6,21 @@
 
 namespace ptq {
 
-namespace scalar {
-extern const Operations operations;
-}
-#ifdef PTQ_HAVE_AVX2
-namespace avx2 {
-extern const Operations operations;
-}
-#endif
-#ifdef PTQ_HAVE_AVX512
-namespace avx512 {
-extern const Operations operations;
-}
-#endif
+#define PTQ_DECLARE(level, runs)      \
+  namespace level {                   \
+  extern const Operations operations; \
+  }
+PTQ_LEVELS(PTQ_DECLARE)
+#undef PTQ_DECLARE
 
 namespace {
 
 const Operations* built(const char* name) {
-#ifdef PTQ_HAVE_AVX512
-  if (std::strcmp(name, "avx512") == 0) return &avx512::operations;
-#endif
-#ifdef PTQ_HAVE_AVX2
-  if (std::strcmp(name, "avx2") == 0) return &avx2::operations;
-#endif
-  return std::strcmp(name, "scalar") == 0 ? &scalar::operations : nullptr;
+#define PTQ_FIND(level, runs) \
+  if (std::strcmp(name, #level) == 0) return &level::operations;
+  PTQ_LEVELS(PTQ_FIND)
+#undef PTQ_FIND
+  return nullptr;
 }
 
 }  // namespace

@@ -191,8 +191,7 @@ static void keep(const Call& call, int begin, int end) {
   if (call.kept == nullptr) return;
   const View& in = call.in[0];
   for (int p = begin; p < end; ++p)
-    for (int t = 0; t < in.steps; ++t)
-      decode(in, p, t, call.kept + t * call.kept_stride + (int64_t)p * in.channels);
+    for (int t = 0; t < in.steps; ++t) decode(in, p, t, call.kept + t * call.kept_stride + (int64_t)p * in.channels);
 }
 
 }  // namespace PTQ_ISA

@@ -84,7 +84,7 @@ static void neuron_step(const Call& call, int p, int64_t t, int64_t* x, int64_t*
     const int64_t a = x[c] + rshift_even(v[c] * k.wide_numbers[kChargeM][ch], (int)k.wide_numbers[kChargeN][ch]);
     s[c] = a >= k.wide_numbers[kTheta][ch];
     int64_t rest = a;
-    if (s[c]) rest = k.reset == 0 ? 0 : k.reset == 1 ? a - k.wide_numbers[kRho][ch] : a;
+    if (s[c]) rest = k.reset == hot::Reset::Hard ? 0 : k.reset == hot::Reset::Soft ? a - k.wide_numbers[kRho][ch] : a;
     rest *= k.wide_numbers[kSettleM][ch];
     const int shift = (int)k.wide_numbers[kSettleN][ch];
     const int64_t number = k.element ? k.element[e] : e;

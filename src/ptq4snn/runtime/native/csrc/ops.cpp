@@ -72,7 +72,7 @@ static void general(const Call& call, int begin, int end) {
     case kAffine: return affine<T>(call, begin, end);
     case kClip: return clip<T>(call, begin, end);
     case kChoice: return choice<T>(call, begin, end);
-    case kMatMul: return matmul<T>(call, begin, end);
+    case kMatmul: return matmul<T>(call, begin, end);
     default: return;
   }
 }
@@ -110,7 +110,7 @@ static int64_t own_scratch(const Call& call) {
   const int64_t rows = 4 * (widest + 8);
   switch (op.kind) {
     case kGather: return rows + elements + 8;
-    case kMatMul: return rows + (int64_t)call.in[0].channels * call.out.channels + 8;
+    case kMatmul: return rows + (int64_t)call.in[0].channels * call.out.channels + 8;
     case kLoadState: return rows + (int64_t)call.out.positions * call.out.channels;
     case kStoreState: return rows + elements;
     default: return rows;
@@ -162,7 +162,7 @@ static void count(const Operations& ops, const Call& call, int begin, int end, C
   const Op& op = *call.op;
   const Projection& w = op.project;
   count_paths(*ops.hot, call, begin, end, counters);
-  const bool matmul = op.kind == kMatMul;
+  const bool matmul = op.kind == kMatmul;
   if (!matmul && op.kind != kProject && op.kind != kProjectNeuron && op.kind != kProjectRows) return;
   const View& in = call.in[0];
   const int64_t repeat = in.steps == call.out.steps ? 1 : call.out.steps;  // a still input serves every step

@@ -19,6 +19,10 @@ bool has_neuron(int64_t kind) { return kind == kNeuron || kind == kNeuronAny || 
 
 bool whole_state(int64_t kind) { return kind == kLoadState || kind == kStoreState; }
 
+// Where the numbers of a neuron stand, in the order of Parameter.
+constexpr OpField kParameterFields[kParameters] = {oTheta,   oRho,     oChargeM,  oChargeN,
+                                                   oSettleM, oSettleN, oStateLow, oStateHigh};
+
 class Reader {
  public:
   Reader(const uint8_t* bytes, int64_t size) : tables_(bytes, size) {}
@@ -42,7 +46,7 @@ class Reader {
     p.still_bytes = tables_.head(hStillBytes);
     p.local_time_bytes = tables_.head(hLocalTimeBytes);
     p.local_still_bytes = tables_.head(hLocalStillBytes);
-    if ((p.time_bytes | p.still_bytes | p.local_time_bytes | p.local_still_bytes) % 64)
+    if ((p.time_bytes | p.still_bytes | p.local_time_bytes | p.local_still_bytes) % kAlignment)
       throw Refused("the plan's buffers are not aligned");
     p.state_bytes.assign((size_t)tables_.head(hStates), 0);
     p.kept.assign((size_t)tables_.head(hKept), -1);
@@ -54,9 +58,10 @@ class Reader {
     v.channels = small(f[vChannels], 1, INT32_MAX - 64);
     v.time = small(f[vTime], 0, 1);
     v.format = small(f[vFormat], kPlanes1, kI64);
-    v.place = small(f[vPlace], 0, 1);
+    v.place = small(f[vLocal], kArena, kLocal);
     v.offset = plus(f[vOffset], 0);
-    if (v.offset % 64 || times(v.positions, v.channels) >= INT32_MAX) throw Refused("a value of the plan is absurd");
+    if (v.offset % kAlignment || times(v.positions, v.channels) >= INT32_MAX)
+      throw Refused("a value of the plan is absurd");
     v.row = row_bytes(v.format, v.channels);
     const Plan& p = *plan_;
     const int64_t needs = plus(v.offset, v.place == kLocal ? v.row : times(v.positions, v.row));
@@ -148,7 +153,8 @@ class Reader {
     op.coefficients = tables_.numbers<int64_t>(f[oCoefficients], op.inputs, op.kind == kCombine);
     op.signs = tables_.numbers<int32_t>(f[oSigns], channels, op.kind == kAffine);
     op.shifts = tables_.numbers<int32_t>(f[oShifts], channels, op.kind == kAffine);
-    op.index = tables_.numbers<int32_t>(f[oIndex], times(out_elements(op), op.width), op.kind == kGather || op.kind == kQuantize);
+    op.index = tables_.numbers<int32_t>(f[oIndex], times(out_elements(op), op.width),
+                                        op.kind == kGather || op.kind == kQuantize);
     const int64_t grid = tables_.count_of(f[oInverse], tF64);
     op.per_channel = grid > 1;
     op.inverse = tables_.numbers<double>(f[oInverse], grid > 1 ? channels : 1, op.kind == kQuantize);
@@ -191,13 +197,13 @@ class Reader {
     const bool any = op.kind == kNeuronAny;
     k.channels = small(f[oNeuronChannels], 1, 1 << 24);
     for (int i = 0; i < kParameters; ++i) {
-      const int64_t id = f[(size_t)(oTheta + i)], count = padded(k.channels);
+      const int64_t id = f[kParameterFields[i]], count = padded(k.channels);
       if (any)
         k.wide_numbers[i] = tables_.numbers<int64_t>(id, count);
       else
         k.numbers[i] = tables_.numbers<int32_t>(id, count);
     }
-    k.reset = small(f[oReset], 0, 2);
+    k.reset = static_cast<hot::Reset>(small(f[oReset], 0, hot::kResets - 1));
     k.dither = small(f[oDither], 0, 1);
     k.wide = small(f[oWideProducts], 0, 1);
     k.once = small(f[oOnce], 0, 1);
@@ -234,7 +240,7 @@ class Reader {
 
   Tables tables_;
   Packer packer_{tables_};
-  Row made_;  // operation that makes a value, or -1
+  Row made_;                                                                     // operation that makes a value, or -1
   std::map<std::tuple<const int32_t*, int32_t, int32_t>, const int32_t*> runs_;  // by table, taps, input positions
   std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
 };

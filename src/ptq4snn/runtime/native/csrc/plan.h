@@ -1,7 +1,5 @@
 // A plan as it comes from outside, all of it checked before anything runs.
-//
-// It is one block of little-endian numbers: a header, tables of int64 (values, arrays, operations), then the bytes of
-// the arrays. A table's rows have the fields of the enums below.
+// Its layout is that of layout.h.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,24 +10,6 @@
 #include "types.h"
 
 namespace ptq {
-
-constexpr int64_t kMagic = 0x314e414c50515450;  // "PTQPLAN1"
-
-enum Header { hMagic, hSize, hValues, hArrays, hOps, hStates, hKept, hNumbers, hTimeBytes, hStillBytes,
-              hLocalTimeBytes, hLocalStillBytes, hFields };
-
-enum ValueField { vPositions, vChannels, vTime, vFormat, vPlace, vOffset, vFields };
-
-enum ArrayField { aType, aOffset, aCount, aFields };
-enum ArrayType { tI8, tI32, tI64, tF64 };
-
-enum OpField {
-  oKind, oOutput, oSecond, oRegion, oSources, oWide, oHow, oWidth, oGroups, oState, oSlot, oPadsZero, oConstant, oLow,
-  oHigh, oSteps, oCoefficients, oIndex, oSigns, oShifts, oPoolWeights, oInverse, oZeros, oTaps, oTable, oCin, oCout,
-  oBits, oShift, oNarrow, oWeights, oBias, oBiasRow, oRescaleM, oRescaleN, oLo, oHi, oTheta, oRho,
-  oChargeM, oChargeN, oSettleM, oSettleN, oStateLow, oStateHigh, oNeuronChannels, oReset, oDither, oWideProducts,
-  oOnce, oGain, oBound, oChannel, oElement, oWidths, oOrder, oZero, oFields
-};
 
 constexpr int32_t kMostPositions = 1 << 30;  // of a value: a block behind them is still a number
 
@@ -61,9 +41,9 @@ class Block {
 struct Plan {
   std::vector<Value> values;
   std::vector<Op> ops;
-  std::vector<int64_t> state_bytes;  // of one sample, by state
-  std::vector<int32_t> kept;         // value of each slot
-  int64_t numbers = 0;               // of one sample of the input at one step
+  std::vector<int64_t> state_bytes;                     // of one sample, by state
+  std::vector<int32_t> kept;                            // value of each slot
+  int64_t numbers = 0;                                  // of one sample of the input at one step
   int64_t time_bytes = 0, still_bytes = 0;              // of an image
   int64_t local_time_bytes = 0, local_still_bytes = 0;  // of a position of a block
   Block parameters, weights;

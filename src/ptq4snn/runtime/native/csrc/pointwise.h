@@ -104,14 +104,30 @@ static void clip(const Call& call, int begin, int end) {
 template <class T>
 static void choose(int how, int n, T* x, const T* y) {
   switch (how) {
-    case kMax: for (int c = 0; c < n; ++c) x[c] = x[c] > y[c] ? x[c] : y[c]; return;
-    case kMin: for (int c = 0; c < n; ++c) x[c] = x[c] < y[c] ? x[c] : y[c]; return;
-    case kGt: for (int c = 0; c < n; ++c) x[c] = x[c] > y[c]; return;
-    case kGe: for (int c = 0; c < n; ++c) x[c] = x[c] >= y[c]; return;
-    case kLt: for (int c = 0; c < n; ++c) x[c] = x[c] < y[c]; return;
-    case kLe: for (int c = 0; c < n; ++c) x[c] = x[c] <= y[c]; return;
-    case kEq: for (int c = 0; c < n; ++c) x[c] = x[c] == y[c]; return;
-    default: for (int c = 0; c < n; ++c) x[c] = x[c] != y[c]; return;
+    case kMax:
+      for (int c = 0; c < n; ++c) x[c] = x[c] > y[c] ? x[c] : y[c];
+      return;
+    case kMin:
+      for (int c = 0; c < n; ++c) x[c] = x[c] < y[c] ? x[c] : y[c];
+      return;
+    case kGt:
+      for (int c = 0; c < n; ++c) x[c] = x[c] > y[c];
+      return;
+    case kGe:
+      for (int c = 0; c < n; ++c) x[c] = x[c] >= y[c];
+      return;
+    case kLt:
+      for (int c = 0; c < n; ++c) x[c] = x[c] < y[c];
+      return;
+    case kLe:
+      for (int c = 0; c < n; ++c) x[c] = x[c] <= y[c];
+      return;
+    case kEq:
+      for (int c = 0; c < n; ++c) x[c] = x[c] == y[c];
+      return;
+    default:
+      for (int c = 0; c < n; ++c) x[c] = x[c] != y[c];
+      return;
   }
 }
 

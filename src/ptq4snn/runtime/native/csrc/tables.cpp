@@ -12,7 +12,7 @@ constexpr int64_t kMost = (int64_t)1 << 20;  // rows of a table
 
 int64_t bytes_of(int64_t type, int64_t count) { return times(count, type == tI8 ? 1 : type == tI32 ? 4 : 8); }
 
-int64_t aligned(int64_t bytes) { return plus(bytes, 63) / 64 * 64; }
+int64_t aligned(int64_t bytes) { return plus(bytes, kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void Block::resize(int64_t bytes) {
   data_.reset();
   bytes_ = 0;
   const int64_t whole = aligned(plus(bytes, 64));
-  void* memory = std::aligned_alloc(64, (size_t)whole);
+  void* memory = std::aligned_alloc(kAlignment, (size_t)whole);
   if (memory == nullptr) throw Refused("there is not enough memory");
   data_.reset(static_cast<uint8_t*>(memory));
   bytes_ = bytes;
@@ -75,7 +75,7 @@ int64_t Tables::table_end(int64_t at, int64_t rows, int fields) const {
 void Tables::find_arrays(int64_t at) {
   for (int64_t i = 0; i < head(hArrays); ++i) {
     const Row f = row(at, i, aFields);
-    if (f[aType] < tI8 || f[aType] > tF64 || f[aCount] <= 0 || f[aOffset] < 0) throw Refused("an array is absurd");
+    if (f[aType] < tI8 || f[aType] >= tTypes || f[aCount] <= 0 || f[aOffset] < 0) throw Refused("an array is absurd");
     if (plus(f[aOffset], bytes_of(f[aType], f[aCount])) > size_) throw Refused("an array lies outside of the plan");
     arrays_.push_back({f[aType], f[aCount], bytes_ + f[aOffset]});
   }

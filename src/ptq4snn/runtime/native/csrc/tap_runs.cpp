@@ -106,7 +106,8 @@ std::vector<int32_t> make_runs(const int32_t* table, int positions, int taps, in
   }
   std::vector<int32_t> out(1, (int32_t)class_start.size() - 1);
   class_start.resize((size_t)taps + 1), run_start.resize((size_t)taps + 1);
-  for (const auto* part : {&class_start, &order, &run_start, &numbers}) out.insert(out.end(), part->begin(), part->end());
+  for (const auto* part : {&class_start, &order, &run_start, &numbers})
+    out.insert(out.end(), part->begin(), part->end());
   return out;
 }
 

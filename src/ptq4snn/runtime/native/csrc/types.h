@@ -2,19 +2,9 @@
 #pragma once
 #include <cstdint>
 
-namespace ptq {
+#include "layout.h"
 
-// How the integers of a value lie in memory; rows are [position][step][channel].
-enum Format : int32_t {
-  kPlanes1 = 1,  // bit planes, 64 channels a word
-  kPlanes2 = 2,
-  kPlanes3 = 3,
-  kU8 = 4,
-  kS8 = 5,  // value + 128 as a byte
-  kI16 = 6,
-  kI32 = 7,
-  kI64 = 8,
-};
+namespace ptq {
 
 static inline bool is_planes(int format) { return format >= kPlanes1 && format <= kPlanes3; }
 static inline bool is_bytes(int format) { return format == kU8 || format == kS8; }
@@ -26,31 +16,6 @@ static inline int64_t row_bytes(int format, int64_t channels) {
   if (is_bytes(format)) return channels;
   return channels * (format == kI16 ? 2 : format == kI32 ? 4 : 8);
 }
-
-enum Kind : int32_t {
-  kQuantize = 0,
-  kProject = 1,        // groups == 1, spikes or bytes
-  kProjectNeuron = 2,  // the same with the neuron behind it
-  kProjectRows = 3,    // any groups and any input
-  kNeuron = 4,         // behind rows of numbers
-  kNeuronAny = 5,      // every other neuron: potentials, factors, channels of their own
-  kPool = 6,
-  kGather = 7,
-  kCombine = 8,
-  kMultiply = 9,
-  kAffine = 10,
-  kClip = 11,
-  kChoice = 12,
-  kMatMul = 13,
-  kTimeSum = 14,
-  kOverTime = 15,     // correction of a projection whose input is a sum over other steps than at calibration
-  kLoadState = 16,    // a state packed as one row for the whole sample
-  kStoreState = 17,
-  kKeep = 18,         // copy a value out
-  kKinds = 19,
-};
-
-enum How : int32_t { kSum = 0, kMax, kMin, kGt, kGe, kLt, kLe, kEq, kNe, kHows };
 
 // Where a value lies.
 enum Place : int32_t {
@@ -66,15 +31,12 @@ struct Value {
   int64_t row;     // bytes of a row
 };
 
-constexpr int kWidths[] = {32, 16, 8, 7, 6, 5, 4, 3, 2};
-constexpr int kWidthCount = 9;
-
 // A packed row of state: fields of Vq - zero, widest first.
 struct Fields {
   int32_t count;
   int32_t widths[kWidthCount];  // fields of each of kWidths
-  const int32_t* order;  // channel (or element) of a field; null: its own number
-  const int32_t* zero;   // by channel (or element); null: all zero
+  const int32_t* order;         // channel (or element) of a field; null: its own number
+  const int32_t* zero;          // by channel (or element); null: all zero
   int64_t bytes;
 };
 
@@ -83,7 +45,8 @@ enum Parameter : int32_t { kTheta = 0, kRho, kChargeM, kChargeN, kSettleM, kSett
 struct Neurons {
   const int32_t* numbers[kParameters];       // [padded channels] each, for the hot kernels
   const int64_t* wide_numbers[kParameters];  // likewise, for kNeuronAny
-  int32_t channels, reset;  // reset: 0 hard, 1 soft, 2 none
+  int32_t channels;
+  hot::Reset reset;
   int32_t dither, wide, once;
   int64_t gain;            // x is multiplied by it
   int64_t bound;           // proven largest |A|
@@ -107,11 +70,11 @@ struct Op {
   const int32_t* sources;  // value numbers of the inputs
   int32_t wide;            // rows are computed in int64
   int32_t how, width, groups;
-  int32_t state, slot;     // number of the state, of the kept value; -1: none
-  int32_t per_channel;     // of the input grid; 0: one entry serves all channels
-  int32_t pads_zero;       // a tap of -1 is a zero that takes part in a maximum
+  int32_t state, slot;  // number of the state, of the kept value; -1: none
+  int32_t per_channel;  // of the input grid; 0: one entry serves all channels
+  int32_t pads_zero;    // a tap of -1 is a zero that takes part in a maximum
   int64_t constant, low, high;
-  int64_t steps;           // at calibration, where the input is a sum over time; else 0
+  int64_t steps;  // at calibration, where the input is a sum over time; else 0
   const int64_t* coefficients;
   const int32_t *index, *signs, *shifts, *pool_weights;
   const double *inverse, *zeros;  // of the input grid
@@ -127,28 +90,23 @@ struct View {
   int64_t row;
 };
 
-// What an operation did in a call, for statistics.
-struct Counters {
-  int64_t nanoseconds, nonzero, inputs, synops, macs, event_calls, dense_calls;
-};
-
 // One operation on one image, or on several.
 struct Call {
   const Op* op;
   const View* in;
   View out, second;
-  int32_t steps;        // of this call
-  int64_t first_step;   // steps before it
-  int32_t images;       // a projection may work on so many, one after the other in memory
+  int32_t steps;       // of this call
+  int64_t first_step;  // steps before it
+  int32_t images;      // a projection may work on so many, one after the other in memory
   int64_t in_bytes, out_bytes, second_bytes, state_bytes;  // from one image to the next; in_bytes of the first input
-  const float* x;       // input of the image [steps or 1][stride]
-  int64_t x_stride;     // numbers between two steps
-  uint8_t* state;       // packed state of the image, or null
-  int64_t* kept;        // where a kept value goes, or null
-  int64_t kept_stride;  // numbers between two steps
-  uint8_t* scratch;     // of the thread, aligned to 64
+  const float* x;                                          // input of the image [steps or 1][stride]
+  int64_t x_stride;                                        // numbers between two steps
+  uint8_t* state;                                          // packed state of the image, or null
+  int64_t* kept;                                           // where a kept value goes, or null
+  int64_t kept_stride;                                     // numbers between two steps
+  uint8_t* scratch;                                        // of the thread, aligned to 64
   int64_t scratch_bytes;
-  int32_t path;         // 0 by density, 1 event, 2 dense
+  hot::Path path;
 };
 
 namespace hot {

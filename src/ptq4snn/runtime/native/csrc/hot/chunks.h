@@ -30,7 +30,7 @@ struct Chunks {
 
   Chunks(const int32_t* class_start_, int classes_, int channels, int tiles_, int halves_)
       : class_start(class_start_), classes(classes_), words(parts(channels, 64)), tiles(tiles_), halves(halves_) {
-    now = {0, 0, 0, 0, 0, 0};
+    now = {};
     open_class();
   }
 

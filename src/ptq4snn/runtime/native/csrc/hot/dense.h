@@ -85,8 +85,8 @@ static inline void dot_block(const X* const* a, int taps, int k, int group, cons
 
 template <class X, class B, class F>
 static inline void dot_rows(const X* const* a, int rows, int taps, int k, int group, const B* b, int32_t* acc, F dot) {
-  constexpr int kV = kBytes == 64 ? 4 : 2;     // registers of channels a time
-  constexpr int kR = kBytes == 64 ? 6 : 3;     // rows a time
+  constexpr int kV = kBytes == 64 ? 4 : 2;  // registers of channels a time
+  constexpr int kR = kBytes == 64 ? 6 : 3;  // rows a time
   for (int v = 0; v < kTile / kLanes; v += kV) {
     int m = 0;
     for (; m + kR <= rows; m += kR) dot_block<kR, kV>(a + m, taps, k, group, b, v, acc + m * kTile, dot);
@@ -217,12 +217,16 @@ struct Dense {
   // Sums of positions [begin, end) at the input's steps into acc [position][step][64].
   void run(int begin, int end, int32_t* acc) {
     const int64_t rows = (int64_t)(end - begin) * steps;
-    int p = begin, t = 0;
+    int p = begin, t = 0;  // of the next row
     for (int64_t row = 0; row < rows; row += kDotRows) {
       const int n = (int)(rows - row < kDotRows ? rows - row : kDotRows);
-      for (int m = 0; m < n; ++m, p += ++t == steps, t = t == steps ? 0 : t) {
+      for (int m = 0; m < n; ++m) {
         for (int tap = 0; tap < l.taps; ++tap) pointers[tap * kDotRows + m] = value(p, t, tap);
         std::memcpy(acc + (row + m) * kTile, start, kTile * sizeof(int32_t));
+        if (++t == steps) {
+          t = 0;
+          ++p;
+        }
       }
       D::run(pointers, n, l.taps, k, weights, acc + row * kTile);
     }

@@ -6,39 +6,28 @@
 namespace ptq {
 namespace hot {
 
-namespace scalar {
-extern const Kernels table;
-}
-#if defined(PTQ_HAVE_AVX2)
-namespace avx2 {
-extern const Kernels table;
-}
-#endif
-#if defined(PTQ_HAVE_AVX512)
-namespace avx512 {
-extern const Kernels table;
-}
-#endif
+#define PTQ_DECLARE(level, runs) \
+  namespace level {              \
+  extern const Kernels table;    \
+  }
+PTQ_LEVELS(PTQ_DECLARE)
+#undef PTQ_DECLARE
+
+#define PTQ_ONE(level, runs) +1
+constexpr int kBuilt = PTQ_LEVELS(PTQ_ONE);
+#undef PTQ_ONE
 
 struct Levels {
-  const Kernels* list[3];
+  const Kernels* list[kBuilt];
   int count;
 };
 
 static Levels find_levels() {
-  Levels levels = {{&scalar::table, nullptr, nullptr}, 1};
-#if defined(PTQ_HAVE_AVX2)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-      __builtin_cpu_supports("popcnt"))
-    levels.list[levels.count++] = &avx2::table;
-#endif
-#if defined(PTQ_HAVE_AVX512)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi") &&
-      __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni") &&
-      __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma"))
-    levels.list[levels.count++] = &avx512::table;
-#endif
+  Levels levels = {};
+#define PTQ_ADD(level, runs) \
+  if (runs) levels.list[levels.count++] = &level::table;
+  PTQ_LEVELS(PTQ_ADD)
+#undef PTQ_ADD
   return levels;
 }
 

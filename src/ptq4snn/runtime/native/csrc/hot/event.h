@@ -33,7 +33,8 @@ struct Stretch {
   int64_t channel;                // bytes between the rows of two channels
 };
 
-// Where rows are taken from and go to: slot m adds rows at `offset[m]` to the sums `to[m]` of the first position and step.
+// Where rows are taken from and go to: slot m adds rows at `offset[m]` to the sums `to[m]` of the first position and
+// step.
 struct Slots {
   int64_t offset[kSlots];
   uint16_t* to[kSlots];
@@ -193,14 +194,22 @@ typedef void (*Scatter)(const Stretch&, const Slots&, const uint64_t* first, int
 
 template <bool together>
 static inline Scatter scatter_of(int slots, int planes) {
-#define PTQ_BOTH(M) {scatter<M, together>, scatter_values<M, together>}
+#define PTQ_BOTH(M) \
+  { scatter<M, together>, scatter_values<M, together> }
   static const Scatter kAll[][2] = {
-      {nullptr, nullptr}, PTQ_BOTH(1), PTQ_BOTH(2), PTQ_BOTH(3),
+    {nullptr, nullptr},
+    PTQ_BOTH(1),
+    PTQ_BOTH(2),
+    PTQ_BOTH(3),
 #if defined(PTQ_AVX512) || defined(PTQ_AVX2) || defined(__aarch64__)
-      PTQ_BOTH(4), PTQ_BOTH(5), PTQ_BOTH(6),
+    PTQ_BOTH(4),
+    PTQ_BOTH(5),
+    PTQ_BOTH(6),
 #endif
 #if defined(PTQ_AVX512)
-      PTQ_BOTH(7), PTQ_BOTH(8), PTQ_BOTH(9),
+    PTQ_BOTH(7),
+    PTQ_BOTH(8),
+    PTQ_BOTH(9),
 #endif
   };
 #undef PTQ_BOTH

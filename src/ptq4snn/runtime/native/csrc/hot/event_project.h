@@ -9,11 +9,12 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-constexpr int kSinkRows = 128;           // rows that a sink gets at once: 16 KB
+constexpr int kSinkRows = 128;  // rows that a sink gets at once: 16 KB
 #if !defined(PTQ_SUM_BYTES)
 #define PTQ_SUM_BYTES (1 << 20)
 #endif
-constexpr int64_t kSumBytes = PTQ_SUM_BYTES;  // sums of the images that share expanded weights stay in the second-level cache
+constexpr int64_t kSumBytes =
+    PTQ_SUM_BYTES;  // sums of the images that share expanded weights stay in the second-level cache
 
 struct Event {
   const Layer& l;
@@ -21,14 +22,14 @@ struct Event {
   const Images& images;
   int first, last, begin, end;  // input positions, output positions
   Span span;
-  int halves, tiles;            // bytes are two halves
-  int64_t rows, in_rows;        // output and input positions times steps
-  int together;                 // images at once: `sums` and so on hold so many, one after the other
-  uint8_t* expanded;            // [channel][tap][tile][half][64]
-  uint16_t* sums;               // [tile][half][rows][64]
-  int32_t* wide;                // [tile][rows][64], where int16 is not enough
-  int32_t *counts, *events;     // sums of the values of an input row, and under the taps of an output row
-  int32_t own[6 + kRunFields + 2];  // the runs of a layer without a tap table
+  int halves, tiles;         // bytes are two halves
+  int64_t rows, in_rows;     // output and input positions times steps
+  int together;              // images at once: `sums` and so on hold so many, one after the other
+  uint8_t* expanded;         // [channel][tap][tile][half][64]
+  uint16_t* sums;            // [tile][half][rows][64]
+  int32_t* wide;             // [tile][rows][64], where int16 is not enough
+  int32_t *counts, *events;  // sums of the values of an input row, and under the taps of an output row
+  OwnRuns own;               // where the layer has no tap table
   Runs runs;
   Piece* kept;  // the pieces of the current class; null: cut anew for every chunk
   int pieces_kept;
@@ -36,11 +37,21 @@ struct Event {
 
   Event(const Layer& layer, const Spikes& spikes, const Images& images_, int first_, int last_, int begin_, int end_,
         Arena& arena)
-      : l(layer), s(spikes), images(images_), first(first_), last(last_), begin(begin_), end(end_),
-        span{first_, begin_, end_}, halves(is_nibbles(layer.bits) ? 1 : 2), tiles(padded(layer.cout) / kTile),
-        rows((int64_t)(end_ - begin_) * spikes.steps), in_rows((int64_t)(last_ - first_) * spikes.steps),
+      : l(layer),
+        s(spikes),
+        images(images_),
+        first(first_),
+        last(last_),
+        begin(begin_),
+        end(end_),
+        span{first_, begin_, end_},
+        halves(is_nibbles(layer.bits) ? 1 : 2),
+        tiles(padded(layer.cout) / kTile),
+        rows((int64_t)(end_ - begin_) * spikes.steps),
+        in_rows((int64_t)(last_ - first_) * spikes.steps),
         together(max_int(1, (int)(kSumBytes / (sums_each() * 2 + 1)))),
-        own{1, 0, 1, 0, 0, 7, begin_, 1, end_ - begin_, 1, 1, 0, begin_}, runs(l.runs ? l.runs : own, l.taps) {
+        own(begin_, end_),
+        runs(l.runs ? l.runs : own.numbers, l.taps) {
     together = min_int(together, images.count);
     expanded = arena.take<uint8_t>((size_t)64 * kChunkRows * kTile);
     sums = arena.take<uint16_t>((size_t)(together * sums_each()));
@@ -94,8 +105,15 @@ struct Event {
     const int64_t step = (int64_t)s.planes * s.words, position = step * s.steps;
     const int stop = all_inside() ? run.count : same_readers(run, i);
     Piece piece = {};
-    piece.in = {stop - i, s.planes, s.steps, s.words, step, position * run.step,
-                (int64_t)run.out_step * s.steps * kTile, expanded, channel_bytes(k, halves)};
+    piece.in.count = stop - i;
+    piece.in.planes = s.planes;
+    piece.in.steps = s.steps;
+    piece.in.plane = s.words;
+    piece.in.step = step;
+    piece.in.position = position * run.step;
+    piece.in.out = (int64_t)run.out_step * s.steps * kTile;
+    piece.in.rows = expanded;
+    piece.in.channel = channel_bytes(k, halves);
     piece.words = s.data + (run.first + (int64_t)i * run.step) * position;
     for (int r = 0; r < run.readers; ++r) {
       const int rank = run.pairs[2 * r] - k.rank, to = run.pairs[2 * r + 1] + i * run.out_step;
@@ -145,7 +163,8 @@ struct Event {
 
   // Events of image `image`, whose sums are those of place `place`.
   void run_chunk(const Chunk& k, int image, int place, Ahead ahead) {
-    const int64_t from = k.word + image * images.in / 8, to = place * sums_each() + (int64_t)k.tile * halves * rows * kTile;
+    const int64_t from = k.word + image * images.in / 8,
+                  to = place * sums_each() + (int64_t)k.tile * halves * rows * kTile;
     const auto add = [&](const Piece& piece) {
       ahead.some();
       piece.scatter(piece.in, piece.slots, piece.words + from, to);
@@ -191,10 +210,12 @@ struct Event {
   // Images [from, from + count) of the batch.
   void add_chunks(int from, int count) {
     Chunks chunks(runs.class_start, runs.classes, l.cin, tiles, halves);
-    Chunk form = {-1, 0, 0, 0, 0, 0};
+    Chunk form = {};
+    form.tap_class = -1;  // like no chunk
     while (chunks.more()) {
       const Chunk now = chunks.now;
-      if (now.tap_class != form.tap_class || now.rank != form.rank || now.tiles != form.tiles) keep_pieces(now), form = now;
+      if (now.tap_class != form.tap_class || now.rank != form.rank || now.tiles != form.tiles)
+        keep_pieces(now), form = now;
       expand(now, runs.order);
       chunks.next();
       for (int i = 0; i < count; ++i) {
@@ -210,13 +231,15 @@ struct Event {
     for (int from = 0; from < images.count; from += together) {
       const int count = min_int(together, images.count - from);
       int64_t sum = 0;
-      for (int i = 0; i < count; ++i) sum += count_events(image_of(s, images, from + i), first, last, counts + i * in_rows);
+      for (int i = 0; i < count; ++i)
+        sum += count_events(image_of(s, images, from + i), first, last, counts + i * in_rows);
       if ((double)sum > most * (double)count * in_rows * s.channels) {
         for (int i = 0; i < count; ++i) dense(from + i);
         continue;
       }
       few = (double)sum <= kFewEvents * (double)count * in_rows * s.words;
-      for (int i = 0; i < count; ++i) count_taps(runs, span, s.steps, counts + i * in_rows, events + i * rows), clear(i);
+      for (int i = 0; i < count; ++i)
+        count_taps(runs, span, s.steps, counts + i * in_rows, events + i * rows), clear(i);
       add_chunks(from, count);
       for (int i = 0; i < count; ++i) {
         sink.image(from + i);

@@ -7,7 +7,8 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-// n rows as int16 in place, channels in order, modulo 2^16. H halves, each of `rows` rows; every event has added `offset`.
+// n rows as int16 in place, channels in order, modulo 2^16. H halves, each of `rows` rows; every event has added
+// `offset`.
 template <int H>
 static void finish_rows(uint16_t* low, int64_t rows, const int32_t* events, int64_t n, uint16_t offset) {
   const int64_t next = rows * kTile;
@@ -27,7 +28,8 @@ static void finish_rows(uint16_t* low, int64_t rows, const int32_t* events, int6
   }
 }
 
-// n rows times 2^shift into int32, and back to zero. They hold one chunk, at most 9 * 64 * 7 events: 16 bits are enough.
+// n rows times 2^shift into int32, and back to zero. They hold one chunk, at most 9 * 64 * 7 events: 16 bits are
+// enough.
 static inline void drain_rows(uint16_t* in, int64_t n, int shift, int32_t* out) {
   for (int64_t r = 0; r < n; ++r, in += kTile, out += kTile)
     for (int c = 0; c < 32; ++c) {

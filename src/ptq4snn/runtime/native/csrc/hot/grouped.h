@@ -16,8 +16,8 @@ struct GroupedSums {
   const Source& source;
   int first, last, steps, width, each;  // each: cin / groups; width: padded cout
   X *values, *row, *pad;
-  int16_t* weights;  // [taps][each][64]
-  const X** inputs;  // of the taps of a position that are inside, at step 0
+  int16_t* weights;      // [taps][each][64]
+  const X** inputs;      // of the taps of a position that are inside, at step 0
   const int16_t** rows;  // their weights
 
   GroupedSums(const Grouped& grouped, const Source& s, int first_, int last_, Arena& arena) : g(grouped), source(s) {

@@ -27,8 +27,8 @@ struct NeuronCall {
   int steps, first_step;
   NeuronOut out;
   int begin, end;
-  int channel;   // first of the tile
-  int32_t* v;    // state of position begin and this tile, or null
+  int channel;  // first of the tile
+  int32_t* v;   // state of position begin and this tile, or null
   int v_stride;
 
   int valid() const { return n.channels - channel; }

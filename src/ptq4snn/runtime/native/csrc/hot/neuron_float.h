@@ -51,8 +51,8 @@ static inline void float_positions(const NeuronCall& call, const Currents<X>& x,
         a = multiply_add(v[i][k], n.charge[k], a);
         const Mask rests = below(a, n.theta[k]);
         bits |= lane_bits(rests) << (k * kLanes);
-        const f32v rest = Hard ? product_where(rests, a, n.settle[k])
-                               : (a - where(negated(rests), n.rho[k])) * n.settle[k];
+        const f32v rest =
+            Hard ? product_where(rests, a, n.settle[k]) : (a - where(negated(rests), n.rho[k])) * n.settle[k];
         v[i][k] = smaller(larger(rest, n.lo[k]), n.hi[k]) + magic - magic;
       }
       spikes.put(~bits, i * image);

@@ -10,7 +10,7 @@ namespace hot {
 namespace PTQ_ISA {
 
 #if defined(PTQ_AVX512)
-typedef uint8_t Small;             // values of spikes and bytes as dense input
+typedef uint8_t Small;               // values of spikes and bytes as dense input
 constexpr double kCrossOver = 0.55;  // mean value of the input above which dense is faster
 #else
 typedef int16_t Small;
@@ -111,9 +111,9 @@ static size_t project_scratch(const Layer& l, const Source& s, int, int range, b
   const bool events = can_use_events(l, s);
   size_t dense = 0, event = 0;
   if (!events || l.path != Path::Event) {
-    dense = is_small(s)                      ? dense_scratch<Small>(l, s, positions, range)
-            : s.rows->type == Type::I16      ? dense_scratch<int16_t>(l, s, positions, range)
-                                             : dense_scratch<int32_t>(l, s, positions, range);
+    dense = is_small(s)                 ? dense_scratch<Small>(l, s, positions, range)
+            : s.rows->type == Type::I16 ? dense_scratch<int16_t>(l, s, positions, range)
+                                        : dense_scratch<int32_t>(l, s, positions, range);
   }
   if (events) {
     Arena arena = {nullptr, 0};

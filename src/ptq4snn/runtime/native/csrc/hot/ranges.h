@@ -53,8 +53,10 @@ static int64_t count_events(const Spikes& s, int first, int last, int32_t* out) 
   const int64_t before = (int64_t)first * s.steps, rows = (int64_t)(last - first) * s.steps;
   const uint64_t* words = s.data + before * s.planes * s.words;
   const bool one = s.words == 1;
-  if (s.planes == 1) return one ? count_planes<1, true>(words, rows, 1, out) : count_planes<1, false>(words, rows, s.words, out);
-  if (s.planes == 2) return one ? count_planes<2, true>(words, rows, 1, out) : count_planes<2, false>(words, rows, s.words, out);
+  if (s.planes == 1)
+    return one ? count_planes<1, true>(words, rows, 1, out) : count_planes<1, false>(words, rows, s.words, out);
+  if (s.planes == 2)
+    return one ? count_planes<2, true>(words, rows, 1, out) : count_planes<2, false>(words, rows, s.words, out);
   return count_planes<3, false>(words, rows, s.words, out);
 }
 

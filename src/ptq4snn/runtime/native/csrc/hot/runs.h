@@ -2,7 +2,8 @@
 //
 // Taps are put in an order in which taps that meet at some input position (all of them with stride 1; those of equal
 // parity with stride 2) are neighbours and form a class; a tap's place in that order is its rank. Positions first,
-// first + step, ... of a run have the same readers: taps by rank, whose outputs move on by out_step with every position.
+// first + step, ... of a run have the same readers: taps by rank, whose outputs move on by out_step with every
+// position.
 //     int32 classes, class_start[taps + 1], order[taps], run_start[taps + 1], then the runs of all classes:
 //     first, step, count, out_step, readers, and (rank, output of the first position) for each reader
 #pragma once
@@ -13,7 +14,7 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-constexpr int kRunFields = 5;
+constexpr int kRunFields = 5;  // of a run, before its readers
 
 struct Run {
   int first, step, count, out_step;
@@ -21,7 +22,11 @@ struct Run {
   const int32_t* pairs;  // rank, output position
 
   explicit Run(const int32_t* numbers)
-      : first(numbers[0]), step(numbers[1]), count(numbers[2]), out_step(numbers[3]), readers(numbers[4]),
+      : first(numbers[0]),
+        step(numbers[1]),
+        count(numbers[2]),
+        out_step(numbers[3]),
+        readers(numbers[4]),
         pairs(numbers + kRunFields) {}
 
   const int32_t* end() const { return pairs + 2 * (int64_t)readers; }
@@ -40,6 +45,23 @@ struct Runs {
 
   const int32_t* begin(int c) const { return numbers + run_start[c]; }
   const int32_t* end(int c) const { return numbers + run_start[c + 1]; }
+};
+
+// The runs of a layer without a tap table: one tap, one class and one run, in which output p reads position p.
+struct OwnRuns {
+  int32_t numbers[1 + 2 + 1 + 2 + kRunFields + 2];
+
+  // clang-format off
+  OwnRuns(int begin, int end)
+      : numbers{
+            1,                            // classes
+            0, 1,                         // class_start
+            0,                            // order
+            0, kRunFields + 2,            // run_start
+            begin, 1, end - begin, 1, 1,  // the run: first, step, count, out_step, readers
+            0, begin,                     // its reader: rank, output of the first position
+        } {}
+  // clang-format on
 };
 
 }  // namespace PTQ_ISA

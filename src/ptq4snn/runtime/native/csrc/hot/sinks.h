@@ -43,8 +43,17 @@ struct NeuronSink {
 
   NeuronSink(const Layer& layer, const Neuron& neuron, int steps_, int first_step_, const NeuronOut& o, const State* s,
              const Images& images_, int positions, Arena& arena)
-      : l(layer), n(neuron), steps(steps_), first_step(first_step_), first(o), kept(s), images(images_), out(o),
-        state(s ? *s : State()), states(s ? &state : nullptr, layer.cout, positions, arena), way(way_of(neuron, o)) {}
+      : l(layer),
+        n(neuron),
+        steps(steps_),
+        first_step(first_step_),
+        first(o),
+        kept(s),
+        images(images_),
+        out(o),
+        state(s ? *s : State()),
+        states(s ? &state : nullptr, layer.cout, positions, arena),
+        way(way_of(neuron, o)) {}
   NeuronSink(const NeuronSink&) = delete;
 
   void image(int i) {

@@ -1,6 +1,6 @@
-// Event-driven sums that slide along a row of the image, for few events: three taps of a kernel row meet at neighbouring
-// outputs, so an output's sum stays in bytes while three input positions pass, and goes to memory once instead of
-// three times.
+// Event-driven sums that slide along a row of the image, for few events: three taps of a kernel row meet at
+// neighbouring outputs, so an output's sum stays in bytes while three input positions pass, and goes to memory once
+// instead of three times.
 #pragma once
 
 #include "event.h"

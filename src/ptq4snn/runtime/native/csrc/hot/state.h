@@ -9,7 +9,7 @@ namespace PTQ_ISA {
 
 static inline int fields_of(const StateLayout& s) {
   int n = 0;
-  for (int i = 0; i < 6; ++i) n += s.count[i];
+  for (int i = 0; i < kHotWidthCount; ++i) n += s.count[i];
   return n;
 }
 
@@ -49,7 +49,8 @@ static inline void write_aligned(uint8_t* out, int width, int n, const int32_t* 
     if (n % 2) out[n / 2] = (uint8_t)(in[n - 1] & 15);
   } else {
     for (int i = 0; i < n / 4; ++i)
-      out[i] = (uint8_t)((in[4 * i] & 3) | (in[4 * i + 1] & 3) << 2 | (in[4 * i + 2] & 3) << 4 | (in[4 * i + 3] & 3) << 6);
+      out[i] =
+          (uint8_t)((in[4 * i] & 3) | (in[4 * i + 1] & 3) << 2 | (in[4 * i + 2] & 3) << 4 | (in[4 * i + 3] & 3) << 6);
     if (n % 4) out[n / 4] = 0;
     for (int i = n / 4 * 4; i < n; ++i) out[i / 4] = (uint8_t)(out[i / 4] | (in[i] & 3) << (2 * (i % 4)));
   }
@@ -81,8 +82,8 @@ static inline void unpack_row(const StateLayout& s, const uint8_t* row, int32_t*
   const int n = fields_of(s);
   int32_t* to = s.order ? fields : v;
   int64_t bit = 0;
-  for (int i = 0; i < 6; ++i) {
-    const int width = kWidths[i], count = s.count[i];
+  for (int i = 0; i < kHotWidthCount; ++i) {
+    const int width = kHotWidths[i], count = s.count[i];
     if (count == 0) continue;
     width == 3 || bit % 8 ? read_bits(row, bit, width, count, to) : read_aligned(row + bit / 8, width, count, to);
     to += count, bit += (int64_t)width * count;
@@ -104,8 +105,8 @@ static inline void pack_row(const StateLayout& s, const int32_t* v, int32_t* fie
     for (int i = 0; i < n; ++i) fields[i] = v[s.order[i]];
   const int32_t* from = s.zero || s.order ? fields : v;
   int64_t bit = 0;
-  for (int i = 0; i < 6; ++i) {
-    const int width = kWidths[i], count = s.count[i];
+  for (int i = 0; i < kHotWidthCount; ++i) {
+    const int width = kHotWidths[i], count = s.count[i];
     if (count == 0) continue;
     width == 3 || bit % 8 ? write_bits(row, bit, width, count, from) : write_aligned(row + bit / 8, width, count, from);
     from += count, bit += (int64_t)width * count;

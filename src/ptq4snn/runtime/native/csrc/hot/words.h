@@ -42,7 +42,8 @@ static void add_rows(const Spikes& a, const Spikes& b, int steps, uint64_t* out,
 typedef void (*AddRows)(const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end);
 
 static void add_spikes(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end) {
-#define PTQ_EACH(A, B) {add_rows<A, B, 1>, add_rows<A, B, 2>, add_rows<A, B, 3>}
+#define PTQ_EACH(A, B) \
+  { add_rows<A, B, 1>, add_rows<A, B, 2>, add_rows<A, B, 3> }
   static const AddRows kAll[3][3][3] = {{PTQ_EACH(1, 1), PTQ_EACH(1, 2), PTQ_EACH(1, 3)},
                                         {PTQ_EACH(2, 1), PTQ_EACH(2, 2), PTQ_EACH(2, 3)},
                                         {PTQ_EACH(3, 1), PTQ_EACH(3, 2), PTQ_EACH(3, 3)}};
