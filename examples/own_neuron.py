@@ -1,6 +1,6 @@
 """A neuron of your own: an adapter states its equation and its calling habits, and that is all.
 
-python examples/own_neuron.py
+Run it: `python examples/own_neuron.py`.
 """
 
 import torch
