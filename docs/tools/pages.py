@@ -38,8 +38,9 @@ def moved(link: str) -> str:
     path = link.removeprefix("../").removeprefix("docs/")
     if path in PAGES:
         return PAGES[path]
-    if path.endswith(".py"):  # an example
-        return "#" + path.removesuffix(".py")
+    if path.endswith(".py"):  # an example; its own page links to it without the folder
+        page = "examples.md" if path.startswith("examples/") else ""
+        return f"{page}#{Path(path).stem}"
     return path
 
 
