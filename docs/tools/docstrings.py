@@ -1,4 +1,4 @@
-"""Docstrings of this project as Markdown: lines `name: what it is` about arguments and fields become a list."""
+"""Docstrings as Markdown: lines `name: what it is` about arguments and fields become a list."""
 
 from __future__ import annotations
 
