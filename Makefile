@@ -13,13 +13,21 @@ SJ20   := .sj/200
 export PTQ4SNN_SPIKINGJELLY_014 := $(CURDIR)/$(SJ14)
 export PTQ4SNN_SPIKINGJELLY_200 := $(CURDIR)/$(SJ20)
 
-.PHONY: demo test test-avx2 test-full lint kernels clean
+.PHONY: demo test test-fast test-avx2 test-full lint kernels docs clean
 
 demo: $(VENV)/.run
 	$(VENV)/bin/ptq4snn demo
 
 test: lint kernels $(VENV)/.frameworks
 	$(PY) -m pytest -q
+
+# for the loop of a developer, under two minutes: parts that hardly ever quantize a network and wait for no compiler
+FAST := allocation bridge bundle checkpoint data discovery docs modules numerics observation frameworks/test_native.py \
+  runtime/test_check.py runtime/test_bounds.py runtime/test_reference.py runtime/test_state.py \
+  test_files.py test_forms.py test_hashing.py test_recipe.py
+SLOW := tests/bundle/test_mutations.py tests/docs/test_docs.py::test_the_guide_runs tests/numerics/test_gradients.py
+test-fast: $(VENV)/.frameworks
+	$(PY) -m pytest -q $(FAST:%=tests/%) $(SLOW:%=--deselect %)
 
 # what runs a backward pass, as a CPU without AVX-512 does it; oneDNN and torch have other kernels there
 test-avx2: kernels $(VENV)/.frameworks
@@ -34,6 +42,10 @@ lint: $(VENV)/.dev
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 	$(PY) -m pytest -q tests/runtime/test_native_style.py tests/runtime/test_native_layout.py
+
+# a site in site/, from docs/ and the docstrings; warnings are errors
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 # in place, where they are not those of csrc/; without a compiler NumPy is used, and the tests say so
 kernels: $(VENV)/.run
@@ -50,6 +62,10 @@ $(VENV)/.dev: $(VENV)/.run
 	$(PIP) --no-build-isolation --editable ".[dev]"
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.run
+	$(PIP) --no-build-isolation --editable ".[docs]"
+	touch $@
+
 # without dependencies: what the adapters touch needs none, and the frameworks would pull another torch
 $(VENV)/.frameworks: $(VENV)/.dev
 	rm -rf .sj
@@ -61,6 +77,6 @@ $(VENV)/.frameworks: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) .sj build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .sj build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f src/ptq4snn/runtime/native/_kernels.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -28,18 +28,33 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert {p.name for p in tmp_path.iterdir()} == {*bundle, "runs"}
 
 
-def test_the_readme_names_only_what_exists() -> None:
-    """Every recipe field, command and make target that the README shows is there."""
+def test_the_pages_name_only_what_exists() -> None:
+    """Every recipe field, command and make target that README, handbook and docs show is there."""
     from ptq4snn.cli.options import build_parser
     from ptq4snn.recipe import Recipe
 
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        *(ROOT / "docs").glob("*.md"),
+    ]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     commands = set(re.findall(r"^    ptq4snn (\w+)", text, re.M))
+    assert len(commands) > 8
     assert commands <= set(build_parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
-    toml = re.search(r"```toml\n(.*?)```", text, re.S)
+    toml = re.search(r"```toml\n(.*?)```", (ROOT / "docs" / "tour.md").read_text(encoding="utf-8"), re.S)
     assert toml is not None
-    for key in re.findall(r"^(\w+) =", toml.group(1).split("[")[0], re.M):
-        assert key in Recipe.__dataclass_fields__
-    targets = re.findall(r"^    make (\S+)", text, re.M)
+    keys = re.findall(r"^(\w+) =", toml.group(1).split("[")[0], re.M)
+    assert keys and set(keys) <= set(Recipe.__dataclass_fields__)
+    targets = set(re.findall(r"(?:^    |`)make ([\w-]+)", text, re.M))
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert targets and all(re.search(rf"^{t}:", makefile, re.M) for t in targets)
+    assert {"demo", "test", "docs", "test-fast"} <= targets
+    assert all(re.search(rf"^{t}:", makefile, re.M) for t in targets), targets
+
+
+def test_the_readme_is_one_screen() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 100
+    assert len(re.findall(r"!\[", text)) == 1  # one figure
+    assert re.findall(r"^    make (\w+)", text, re.M) == ["demo", "test"]  # two commands
