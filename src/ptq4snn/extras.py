@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from ptq4snn.errors import MissingExtra
 
-__all__ = ["EXTRAS", "is_there", "needed_by", "require", "sentence"]
+__all__ = ["EXTRAS", "is_there", "needed_by", "needs", "require"]
 
 # module: what people call it, the extra of pyproject.toml that brings it
 EXTRAS = {
@@ -28,7 +28,7 @@ def is_there(module: str) -> bool:
         return False
 
 
-def sentence(what: str, module: str, otherwise: str = "") -> str:
+def needs(what: str, module: str, otherwise: str = "") -> str:
     """What needs which package, the command that installs it, and what else would do."""
     name, extra = EXTRAS[module]
     command = f'{what} needs {name}: pip install "ptq4snn[{extra}]"'  # cmd.exe knows these quotes only
@@ -38,7 +38,7 @@ def sentence(what: str, module: str, otherwise: str = "") -> str:
 def require(module: str, what: str) -> None:
     """Said before the work: `what` needs it."""
     if not is_there(module):
-        raise MissingExtra(sentence(what, module), name=module)
+        raise MissingExtra(needs(what, module), name=module)
 
 
 @contextmanager
@@ -49,4 +49,4 @@ def needed_by(what: str, otherwise: str = "") -> Iterator[None]:
     except ModuleNotFoundError as why:
         if why.name not in EXTRAS:
             raise
-        raise MissingExtra(sentence(what, why.name, otherwise), name=why.name) from why
+        raise MissingExtra(needs(what, why.name, otherwise), name=why.name) from why

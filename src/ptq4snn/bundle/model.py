@@ -19,7 +19,7 @@ from ptq4snn.discovery.exclusion import is_inside
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError
-from ptq4snn.extras import is_there, sentence
+from ptq4snn.extras import is_there, needs
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.hashing import file_digest
@@ -103,7 +103,7 @@ def _page(path: Path, report: dict[str, Any]) -> str | None:
     if not report.get("summary"):
         return None
     if not is_there("jinja2"):
-        warnings.warn(f"{path.name}{REPORT}.html is left out: {sentence('a page', 'jinja2')}", stacklevel=4)
+        warnings.warn(f"{path.name}{REPORT}.html is left out: {needs('a page', 'jinja2')}", stacklevel=4)
         return None
     try:
         return render_page(report, path.name)
