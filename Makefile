@@ -55,7 +55,7 @@ kernels: $(VENV)/.run
 $(VENV)/.run: pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) setuptools
-	$(PIP) --no-build-isolation --editable .
+	$(PIP) --no-build-isolation --editable ".[torch,cli,report]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run

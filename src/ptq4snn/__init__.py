@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ptq4snn.extras import needed_by
+
 if TYPE_CHECKING:
     from ptq4snn import runtime
     from ptq4snn.api import evaluate, inspect, load, quantize
@@ -38,7 +40,8 @@ def __getattr__(name: str) -> Any:
         return import_module("ptq4snn.runtime")
     if name not in _HOME:
         raise AttributeError(f"module 'ptq4snn' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    with needed_by(f"ptq4snn.{name}"):
+        value = globals()[name] = getattr(import_module(_HOME[name]), name)
     return value
 
 

@@ -8,6 +8,7 @@ __all__ = [
     "DataError",
     "ExactnessError",
     "FoldingError",
+    "MissingExtra",
     "OutputError",
     "PTQ4SNNError",
     "RecipeError",
@@ -60,6 +61,10 @@ class OutputError(PTQ4SNNError):
 
 class BundleError(PTQ4SNNError):
     """A bundle that is truncated, altered, of another version or of another model."""
+
+
+class MissingExtra(PTQ4SNNError, ImportError):
+    """A package that only a part of the work needs is not installed."""
 
 
 class SilentNetworkWarning(UserWarning):

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
+from ptq4snn.extras import is_there
+
 __all__ = ["Progress", "RichProgress", "Silent", "chosen", "for_terminal"]
 
 T = TypeVar("T")
@@ -58,8 +60,8 @@ class RichProgress:
 
 
 def for_terminal() -> Progress:
-    """A bar when a person is watching stderr, silence when it is piped."""
-    return RichProgress() if sys.stderr.isatty() else Silent()
+    """A bar when a person is watching stderr, silence when it is piped or there is no rich to draw one."""
+    return RichProgress() if sys.stderr.isatty() and is_there("rich") else Silent()
 
 
 def chosen(progress: Progress | bool | None) -> Progress:

@@ -1,4 +1,4 @@
-"""A small bundle on disk with the samples it was made from, and a Python that has no torch."""
+"""A small bundle on disk with the samples it was made from, and a Python that lacks packages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from ptq4snn.models.patches import per_step
 from ptq4snn.modules.quantized import QuantizedModel
 
 SRC = str(Path(__file__).parents[2] / "src")
-NO_TORCH = """
+BLOCKED = """
 import sys
+ABSENT = sys.argv.pop(1).split(",")
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ImportError("torch is not here")
+        if (root := name.partition(".")[0]) in ABSENT:
+            raise ModuleNotFoundError(f"No module named '{root}'", name=root)
 sys.meta_path.insert(0, Blocker())
 from ptq4snn.cli import main
 sys.exit(main(sys.argv[1:]))
@@ -82,6 +83,11 @@ def make(folder: Path, still: bool) -> Made:
 
 def without_torch(*argv: str) -> subprocess.CompletedProcess[str]:
     """The command line in a process that cannot import torch."""
+    return without("torch", *argv)
+
+
+def without(absent: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process that lacks packages: their names, separated by commas."""
     env = {**os.environ, "PYTHONPATH": SRC}
-    command = [sys.executable, "-c", NO_TORCH, *argv]
+    command = [sys.executable, "-c", BLOCKED, absent, *argv]
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)

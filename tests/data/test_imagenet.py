@@ -15,7 +15,7 @@ from PIL import Image
 from ptq4snn.data.imagenet import ImageNetSamples
 from ptq4snn.data.images import center_crop, resize_shorter
 from ptq4snn.data.samples import Preprocessing
-from ptq4snn.errors import DataError
+from ptq4snn.errors import DataError, MissingExtra
 
 CLASSES = ("n01440764", "n02102040", "n15075141")
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
@@ -132,12 +132,12 @@ def test_without_pillow_the_install_command_is_given(tmp_path: Path, monkeypatch
 
     def no_pillow(name: str, *args: Any, **options: Any) -> Any:
         if name.partition(".")[0] == "PIL":
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name="PIL")
         return real(name, *args, **options)
 
     samples = ImageNetSamples(tmp_path, False)
     monkeypatch.setattr(builtins, "__import__", no_pillow)
-    with pytest.raises(DataError, match=r"pip install ptq4snn\[images\]"):
+    with pytest.raises(MissingExtra, match=r'pip install "ptq4snn\[images\]"'):
         samples[[0]]
 
 

@@ -160,7 +160,7 @@ import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("torch", "jinja2", "rich"):
-            raise ImportError(f"{name} is blocked")
+            raise ModuleNotFoundError(f"{name} is blocked", name=name.split(".")[0])
 
 sys.meta_path.insert(0, Refuse())
 import numpy as np

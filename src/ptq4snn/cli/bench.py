@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ptq4snn.cli.reading import read_array
+from ptq4snn.extras import is_there
 from ptq4snn.report.units import percent, significant, size, smaller
 from ptq4snn.runtime import load
 from ptq4snn.runtime.measure import (
@@ -148,7 +149,7 @@ def facts(
 def show(title: str, head: Row, rows: Sequence[Row]) -> None:
     """One table: with lines on a terminal, else plain text. Columns of words are on the left."""
     left = [(i == 0 and not rows[0][0].isdigit()) or head[i] in ("kind", "path") for i in range(len(head))]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and is_there("rich"):
         from rich.console import Console
         from rich.table import Table
 

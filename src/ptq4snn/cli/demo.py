@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ptq4snn.extras import is_there
 from ptq4snn.progress import for_terminal
 
 __all__ = ["run"]
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     found = rows(for_terminal(), args.data)
     if args.json:
         print(json.dumps(list(found), indent=2))
-    elif sys.stdout.isatty():
+    elif sys.stdout.isatty() and is_there("rich"):
         print_rich(list(found))
     else:
         for line in lines(found):

@@ -19,6 +19,7 @@ from ptq4snn.data.samples import SampleBatches
 from ptq4snn.discovery.identity import weights_digest
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.evaluation.recording import Gallery, record
+from ptq4snn.extras import is_there, needs
 from ptq4snn.modules.running import OnRuntime
 from ptq4snn.modules.saving import read_report
 from ptq4snn.progress import for_terminal
@@ -129,7 +130,9 @@ def keep(args: argparse.Namespace, results: dict[str, Any], gallery: Gallery) ->
     try:
         report = record(file, args.data or DEFAULT, args.limit, results[bundle], before, examples)
         written = str(file)
-        if page.is_file():
+        if page.is_file() and not is_there("jinja2"):
+            warnings.warn(f"{page} was not made anew: {needs('a page', 'jinja2')}", stacklevel=2)
+        elif page.is_file():
             from ptq4snn.report.page import write_page
 
             write_page(report, page)

@@ -48,7 +48,7 @@ def load_model(args: argparse.Namespace, weights_matter: bool = True) -> nn.Modu
         model = own_model(name, changes)
     else:
         entry = find_entry(name)
-        if entry.checkpoint is not None and args.checkpoint is None:
+        if args.checkpoint is None and (entry.weights() or (entry.checkpoint and weights_matter)):
             return entry.load(**changes)
         model = entry.make(**changes)
         if args.checkpoint is None and weights_matter:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ptq4snn.cli.counts import Counts, known_counts
+from ptq4snn.extras import is_there
 from ptq4snn.models.zoo import MODELS, Entry, find
 
 __all__ = ["run"]
@@ -28,10 +29,12 @@ def run(args: argparse.Namespace) -> None:
     rows = [row(name, entry) for name, entry in MODELS.items()]
     if args.json:
         print(json.dumps(rows, indent=2))
-    elif sys.stdout.isatty():
+    elif sys.stdout.isatty() and is_there("rich"):
         print_rich(rows)
+        for note in notes(rows):
+            print(note)
     else:
-        print("\n".join(lines(rows)))
+        print("\n".join([*lines(rows), *notes(rows)]))
 
 
 def row(name: str, entry: Entry) -> Row:
@@ -44,6 +47,8 @@ def row(name: str, entry: Entry) -> Row:
         "T": entry.steps,
         **(dict.fromkeys(Counts.__dataclass_fields__) if counts is None else asdict(counts)),
         "score": entry.score(),
+        "weights": None if (found := entry.weights()) is None else str(found),
+        "elsewhere": entry.elsewhere() if entry.checkpoint and found is None else None,
     }
 
 
@@ -105,6 +110,13 @@ def lines(rows: Iterable[Row]) -> list[str]:
     return [out[0], "-" * len(out[0]), *out[1:]]
 
 
+def notes(rows: Iterable[Row]) -> list[str]:
+    """Which weights are not here, and where they are."""
+    missing = [r["name"] for r in rows if r["elsewhere"]]
+    text = "are not in this installation: `ptq4snn models NAME` tells where they are"
+    return [f"trained weights of {', '.join(missing)} {text}"] if missing else []
+
+
 def print_rich(rows: Iterable[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -145,6 +157,8 @@ def weights(r: Row) -> list[tuple[str, str]]:
     facts = []
     if r["score"] is not None:
         facts.append(("trained", f"{r['score']:.2f} %; these weights are used without --checkpoint"))
+    if r["elsewhere"]:
+        facts.append(("trained", f"not in this installation: {r['elsewhere']}"))
     if (official := r["official"]) is not None:
         reported = "" if official["accuracy"] is None else f", {official['accuracy']} % reported"
         facts.append(("authors", f"{official['repository']}{reported}"))

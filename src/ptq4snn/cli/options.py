@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ptq4snn import __version__
+from ptq4snn.extras import needed_by
 from ptq4snn.overrides import COUPLINGS
 from ptq4snn.words import ALLOCATIONS, OBJECTIVES, ROUNDINGS, STATE_ROUNDINGS
 
@@ -59,7 +60,8 @@ def later(name: str) -> Run:
     """The command's `run`, imported when it is called."""
 
     def run(args: argparse.Namespace) -> None:
-        import_module(f"ptq4snn.cli.{name}").run(args)
+        with needed_by(f"ptq4snn {name}"):
+            import_module(f"ptq4snn.cli.{name}").run(args)
 
     return run
 

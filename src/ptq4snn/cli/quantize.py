@@ -90,4 +90,6 @@ def save(q: Any, out: Path) -> list[Path]:
         pairs = [(Path(f"{draft}{end}"), Path(f"{out}{end}")) for end in ("", REPORT, PAGE)]
         pairs = [(source, place) for source, place in pairs if source.exists()]
         write_together({place: source.read_bytes() for source, place in reversed(pairs)}, sync=True)
+        if not Path(f"{draft}{PAGE}").exists():  # nor may that of the bundle before stay
+            Path(f"{out}{PAGE}").unlink(missing_ok=True)
     return [place for _, place in pairs]

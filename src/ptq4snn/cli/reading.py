@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ptq4snn.data.arrays import READERS, open_arrays
 from ptq4snn.errors import DataError
+from ptq4snn.extras import needed_by
 from ptq4snn.network.program import Program
 
 if TYPE_CHECKING:
@@ -56,12 +57,8 @@ def batches_for(
     spec: str, program: Program, batch_size: int = BATCH, workers: int = 0, count: int | None = None
 ) -> Iterable[Any]:
     """Test batches of what --data names, in the size, the steps and the axes of a bundle's input."""
-    try:
+    with needed_by(f"reading {spec}", "or give a .npy, .npz or .safetensors file"):
         from ptq4snn.data.source import open_data
-    except ImportError as why:
-        raise DataError(
-            f"{spec} cannot be read without torch: give a .npy, .npz or .safetensors file"
-        ) from why
     return open_data(
         spec, "test", batch_size=batch_size, batch_axis=program.input.batch_axis, workers=workers,
         count=count, preprocessing=_preprocessing(program),

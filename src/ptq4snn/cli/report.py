@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.extras import require
 from ptq4snn.files import check_target
 from ptq4snn.report.drawing import converter, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels
@@ -30,6 +31,7 @@ def run(args: argparse.Namespace) -> None:
     if page.suffix != ".html":
         raise PTQ4SNNError(f"--out {page} cannot be written: name an .html file")
     check_target(page, "--out")
+    require("jinja2", "ptq4snn report")
     folder = None if args.figures is None else figures_folder(args.figures)
     with whole(found):
         report, others = (found.data, added) if found.kind == "report" else ({}, [found, *added])

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.errors import DataError
+from ptq4snn.extras import needed_by
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,10 +41,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 def read_image(path: Path) -> Image:
     """The whole image in its own mode."""
-    try:
+    with needed_by("reading JPEG and PNG images"):
         from PIL import Image
-    except ImportError as e:
-        raise DataError("JPEG and PNG images need Pillow: pip install ptq4snn[images]") from e
     try:
         with Image.open(path) as image:
             return image.copy()

@@ -17,8 +17,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import torch
-from torch import nn
+from ptq4snn.extras import needed_by
+
+with needed_by("ptq4snn.experiments.compare"):
+    import torch
+    from torch import nn
 
 from ptq4snn import __version__
 from ptq4snn.data.identity import data_digest

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from torch import nn
+from ptq4snn.extras import needed_by
+
+with needed_by("ptq4snn.frameworks"):
+    from torch import nn
 
 from ptq4snn.frameworks.adapter import Adapter, NeuronSpec, Shell
 from ptq4snn.frameworks.native import NativeAdapter

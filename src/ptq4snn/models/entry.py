@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.resources import as_file, files
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from ptq4snn.data.samples import Preprocessing
+from ptq4snn.errors import CheckpointError
 
-__all__ = ["Entry", "Official"]
+__all__ = ["WEIGHTS", "Entry", "Official"]
+
+ASSETS = Path(__file__).resolve().parents[1] / "assets"
+WEIGHTS = ASSETS.parents[2] / "weights"  # of the repository: not in the wheel
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Entry:
     data: str  # name of a data set (ptq4snn.data.source)
     input: tuple[int, ...]  # shape of one sample, [C, H, W] or [T, C, H, W]
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
-    checkpoint: str | None = None  # file of trained weights in assets/
+    checkpoint: str | None = None  # file of trained weights, in assets/ or in WEIGHTS
     official: Official | None = None
 
     @property
@@ -49,17 +53,41 @@ class Entry:
         return self.build(**{**self.settings, **changes})
 
     def load(self, **changes: Any) -> nn.Module:
-        """The model with its trained weights, in evaluation mode."""
+        """The model with its trained weights, in evaluation mode; without any where it has none."""
         from safetensors.torch import load_file
 
         model = self.make(**changes)
         if self.checkpoint is not None:
-            with as_file(files("ptq4snn") / "assets" / self.checkpoint) as path:
-                model.load_state_dict(load_file(path), strict=False)  # counters of BatchNorm are not stored
+            weights = self.weights()
+            if weights is None:
+                raise CheckpointError(
+                    f"the weights {Path(self.checkpoint).name} are not installed: {self.elsewhere()}"
+                )
+            try:  # counters of BatchNorm are not stored
+                missing, unknown = model.load_state_dict(load_file(weights), strict=False)
+            except RuntimeError as why:
+                raise CheckpointError(
+                    f"the trained weights {weights.name} do not fit a model with {changes}: give --checkpoint"
+                ) from why
+            assert not unknown and all(name.endswith("num_batches_tracked") for name in missing)
         return model.eval()
 
+    def weights(self) -> Path | None:
+        """The file of the trained weights; None where there is none, or not here."""
+        if self.checkpoint is None:
+            return None
+        places = (ASSETS / self.checkpoint, WEIGHTS / self.checkpoint)
+        return next((place for place in places if place.is_file()), None)
+
+    def elsewhere(self) -> str:
+        """How to come by weights that are not here."""
+        return f"take {WEIGHTS.name}/{self.checkpoint} of the source repository and give --checkpoint FILE"
+
     def score(self) -> float | None:
-        """What the trained weights reach on the test data: accuracy, or mIoU of segmentation, in %."""
+        """What the trained weights reach on the test data: accuracy, or mIoU of segmentation, in %.
+
+        It is noted with the weights: None where they are not here.
+        """
         about = self.metadata()
         result = json.loads(about.get("training", "{}")).get("result", about)
         value = result.get("accuracy", result.get("mIoU"))
@@ -69,7 +97,8 @@ class Entry:
         """What was noted with the trained weights."""
         from safetensors import safe_open
 
-        if self.checkpoint is None:
+        weights = self.weights()
+        if weights is None:
             return {}
-        with as_file(files("ptq4snn") / "assets" / self.checkpoint) as path, safe_open(path, "pt") as file:
+        with safe_open(weights, "pt") as file:
             return dict(file.metadata() or {})

@@ -1,4 +1,4 @@
-"""Small models that are trained here, with the weights in assets/."""
+"""Small models that are trained here. The default's weights are in assets/, the others' in the repository."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ TRAINED: dict[str, Entry] = {
         {"widths": (48, 96, 192), "blocks": (1, 2, 1), "strides": (2, 2, 2), "stem": 32},
         "cifar10",
         CIFAR,
-        checkpoint="checkpoints/sew-resnet10-48-cifar10.safetensors",
+        checkpoint="sew-resnet10-48-cifar10.safetensors",
     ),
     "sdt-2-128-cifar10": Entry(
         SpikeDrivenTransformer,
         {"width": 128, "pooling": "0111"},
         "cifar10",
         CIFAR,
-        checkpoint="checkpoints/sdt-2-128-cifar10.safetensors",
+        checkpoint="sdt-2-128-cifar10.safetensors",
     ),
     "vgg8-32-cifar10": Entry(
         SpikingVGG,
         {"widths": ((32,), (64, 64), (96, 96), (128, 128))},
         "cifar10",
         CIFAR,
-        checkpoint="checkpoints/vgg8-32-cifar10.safetensors",
+        checkpoint="vgg8-32-cifar10.safetensors",
     ),
     "metaspikeformer-32-cifar10": Entry(
         MetaSpikeFormer,
         {"widths": (32, 48, 96, 96), "depths": (1, 1), "strides": (2, 2, 1, 2), "num_classes": 10},
         "cifar10",
         CIFAR,
-        checkpoint="checkpoints/metaspikeformer-32-cifar10.safetensors",
+        checkpoint="metaspikeformer-32-cifar10.safetensors",
     ),
     "sdt-2-96-cifar10-dvs-sim": Entry(
         SpikeDrivenTransformer,
@@ -61,7 +61,7 @@ TRAINED: dict[str, Entry] = {
         "cifar10-dvs-sim",
         (10, 2, 32, 32),
         Preprocessing(size=32, steps=10),
-        checkpoint="checkpoints/sdt-2-96-cifar10-dvs-sim.safetensors",
+        checkpoint="sdt-2-96-cifar10-dvs-sim.safetensors",
     ),
     "sdt-2-64-nmnist": Entry(
         SpikeDrivenTransformer,
@@ -69,7 +69,7 @@ TRAINED: dict[str, Entry] = {
         "nmnist",
         (10, 2, 32, 32),
         Preprocessing(size=32, steps=10),
-        checkpoint="checkpoints/sdt-2-64-nmnist.safetensors",
+        checkpoint="sdt-2-64-nmnist.safetensors",
     ),
     "vgg4-16-nmnist-slow": Entry(
         SpikingVGG,
@@ -77,7 +77,7 @@ TRAINED: dict[str, Entry] = {
         "nmnist",
         (25, 2, 32, 32),
         Preprocessing(size=32, steps=25),
-        checkpoint="checkpoints/vgg4-16-nmnist-slow.safetensors",
+        checkpoint="vgg4-16-nmnist-slow.safetensors",
     ),
     "sdt-fpn-16-camvid": Entry(
         SpikeFPN,
@@ -85,6 +85,6 @@ TRAINED: dict[str, Entry] = {
         "camvid",
         (3, 176, 240),
         Preprocessing(size=(176, 240)),
-        checkpoint="checkpoints/sdt-fpn-16-camvid.safetensors",
+        checkpoint="noncommercial/sdt-fpn-16-camvid.safetensors",
     ),
 }

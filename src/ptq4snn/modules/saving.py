@@ -19,6 +19,7 @@ from ptq4snn.discovery.exclusion import is_inside
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError
+from ptq4snn.extras import is_there, needs
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.hashing import file_digest
@@ -96,10 +97,13 @@ def save_model(q: QuantizedModel, path: Path) -> None:
 
 
 def _page(path: Path, report: dict[str, Any]) -> str | None:
-    """The report's page; None for a model that lost its report."""
+    """The report's page; None for a model that lost its report, and where there is no Jinja2 to make it."""
     from ptq4snn.report.page import render_page
 
     if not report.get("summary"):
+        return None
+    if not is_there("jinja2"):
+        warnings.warn(f"{path.name}{REPORT}.html is left out: {needs('a page', 'jinja2')}", stacklevel=4)
         return None
     try:
         return render_page(report, path.name)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ptq4snn import files
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.extras import needed_by
 from ptq4snn.report.figures import Figure
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.theme import LIGHT, chart_config, paint
@@ -71,10 +72,6 @@ def write_figure(spec: dict[str, Any], path: Path) -> None:
 
 
 def converter() -> ModuleType:
-    try:
+    with needed_by("a figure as .svg, .png or .pdf", "or write .json"):
         import vl_convert
-    except ImportError as why:
-        raise PTQ4SNNError(
-            'a figure as .svg, .png or .pdf needs vl-convert: pip install "ptq4snn[figures]", or write .json'
-        ) from why
     return vl_convert

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ptq4snn import __version__
+from ptq4snn.extras import needed_by
 from ptq4snn.files import write_whole
 from ptq4snn.report import headline
 from ptq4snn.report.charts.segmentation import KINDS
@@ -33,7 +34,8 @@ def write_page(report: Data, path: Path, added: Sequence[Run] = (), name: str | 
 
 
 def render_page(report: Data, name: str, added: Sequence[Run] = ()) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    with needed_by("a page"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
 
     report = completed(report) if report else {}
     payload = Payload()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from ptq4snn.extras import is_there
 from ptq4snn.report.screen import WIDTH, Line, screen
 from ptq4snn.report.text import Marks, printable
 
@@ -23,7 +24,7 @@ def show(report: dict[str, Any], everything: bool = False) -> None:
     columns = shutil.get_terminal_size((WIDTH, 24)).columns if terminal else WIDTH
     marks = Marks(unicode=terminal and _shown(PROBE) == PROBE)
     lines = screen(report, everything, marks, min(WIDTH, max(LEAST, columns)))
-    if terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+    if terminal and is_there("rich") and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         _print_coloured(lines)
     else:
         show_lines(plain(lines).splitlines())
