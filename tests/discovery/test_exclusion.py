@@ -200,7 +200,7 @@ def test_an_unsupported_neuron_may_stay_float() -> None:
 
 def test_nothing_left() -> None:
     net = REFUSED["a ReLU stem"][0]()
-    with pytest.raises(UnsupportedModel, match="no spiking neuron"):
+    with pytest.raises(UnsupportedModel, match="all of them are excluded"):
         ptq4snn.quantize(net, X, overrides={"*": {"exclude": True}})
 
 

@@ -192,3 +192,20 @@ def test_on_the_command_line(
     again = ptq4snn.load("steps.ptq", tutorial())
     assert np.array_equal(ptq4snn.runtime.load("steps.ptq")(X.numpy())[0], forward_pass(again, X).numpy())
     assert json.loads(Path("loop.ptq.report.json").read_text())["summary"]["steps"] == STEPS
+    labels = forward_pass(q, X).mean(0).argmax(1)
+    np.savez(tmp_path / "test.npz", x=X.numpy(), y=labels.numpy())
+    options = [
+        "--data",
+        "test.npz",
+        "--model",
+        "loopnet:tutorial",
+        "--loop",
+        "loopnet:forward_pass",
+        "--float",
+    ]
+    capsys.readouterr()
+    assert main(["evaluate", "loop.ptq", *options, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["loop.ptq"]["accuracy"] == 100.0 and found["float"]["accuracy"] > 50
+    assert main(["evaluate", "loop.ptq", "--data", "test.npz", "--json"]) == 0  # the program needs no loop
+    assert json.loads(capsys.readouterr().out)["loop.ptq"]["accuracy"] == 100.0

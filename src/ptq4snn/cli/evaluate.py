@@ -13,10 +13,11 @@ from torch import nn
 
 import ptq4snn
 from ptq4snn.bundle.identity import BUNDLE, REPORT, check_report
-from ptq4snn.cli.inputs import DEFAULT, load_data, load_device, load_model
+from ptq4snn.cli.inputs import DEFAULT, load_data, load_device, load_loop, load_model
 from ptq4snn.cli.reading import batches_for
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.discovery.identity import weights_digest
+from ptq4snn.discovery.looping import looped
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.evaluation.recording import Gallery, record
 from ptq4snn.extras import is_there, needs
@@ -42,7 +43,9 @@ def run(args: argparse.Namespace) -> None:
         quantized, batches = from_bundle(args)
     else:
         model = load_model(args, weights_matter=args.float_too)
-        quantized = None if args.bundle is None else ptq4snn.load(args.bundle, model)
+        loop = load_loop(args)
+        quantized = None if args.bundle is None else ptq4snn.load(args.bundle, model, loop)
+        model = model if loop is None else looped(model, loop)
         batches = load_data(args, "test", args.batch_size, args.workers, args.limit)
     if args.float_too and quantized is not None:
         check_source(args, quantized.source, model)

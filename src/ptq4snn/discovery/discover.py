@@ -118,6 +118,8 @@ def neuron_specs(model: nn.Module, excluded: Collection[str] = ()) -> dict[str, 
                 raise UnsupportedNeuron(
                     f"the threshold, leak or reset of the neuron '{name}' is not finite; give it a finite one"
                 )
+    if not specs and excluded:
+        raise UnsupportedModel("no spiking neuron is left to quantize: all of them are excluded")
     if not specs:
         raise UnsupportedModel(
             f"the model has no spiking neurons that are known here{_foreign(model)}; supported are the "
