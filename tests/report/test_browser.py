@@ -201,9 +201,11 @@ def test_the_reader_chooses_a_neuron(visit: Visit) -> None:
 def test_a_charts_data_is_a_table(visit: Visit) -> None:
     figure = visit.page.locator("#bridge figure").nth(1)
     figure.locator("summary").click()
+    figure.locator("tbody tr").first.wait_for()  # the page fills a table when it is opened
     assert figure.locator("tbody tr").count() == 200
     assert "200 of 230 rows; the JSON has all." in figure.inner_text()
     memory = visit.page.locator("#memory figure").first
     memory.locator("summary").click()
+    memory.locator("tbody tr").first.wait_for()
     assert memory.locator("thead th").all_inner_texts() == ["part", "network", "bytes", "size"]
     assert memory.locator("tbody tr").first.inner_text().split("\t")[:2] == ["total", "float32"]
