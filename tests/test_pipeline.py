@@ -112,7 +112,7 @@ def half_even(x: Fraction) -> int:
 
 
 def rshift(a: Tensor, m: Tensor, n: Tensor, dithered: tuple[Tensor, int] | None = None) -> Tensor:
-    """(a m) / 2^n in int64, halves to even or with BEYOND's offset."""
+    """(a m) / 2^n in int64, halves to even or with the offset of dither."""
     a = a * m
     if dithered is not None:
         p, t = dithered

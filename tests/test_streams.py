@@ -188,7 +188,7 @@ def over(x: Tensor, quantum: float, what: str) -> Tensor:
 
 
 def neuron_in_int64(plan: NeuronPlan, inputs: list[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """A, S and Vq of every step, by METHOD's formulas in int64."""
+    """A, S and Vq of every step, by the formulas of docs/method.md in int64."""
 
     def vector(values: Any) -> Tensor:
         return plan.layout.broadcast(torch.tensor([int(v) for v in values], dtype=torch.int64))

@@ -58,7 +58,7 @@ def settle(v: Tensor, step: Tensor, levels: Levels, offset: Tensor | None) -> Te
 
 
 def offsets(places: Tensor, t: int) -> Tensor:
-    """The dither of BEYOND's shift as a part of one step, [C, n] in [0, 1)."""
+    """The dither of the state's shift as a part of one step, [C, n] in [0, 1)."""
     return ((40503 * places + (bit_reverse4(t) << 12) + 2048) % 65536).float() / 65536
 
 

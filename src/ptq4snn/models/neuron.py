@@ -1,6 +1,6 @@
 """The project's own neurons: LIF, IF and PLIF over whole sequences.
 
-The state is the shifted potential V - v_reset (METHOD: one canonical neuron):
+The state is the shifted potential V - v_reset (docs/method.md, the canonical neuron):
 
     H[t] = leak * V[t-1] + gain * x[t]        charge
     S[t] = H[t] >= theta                      fire

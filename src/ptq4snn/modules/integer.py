@@ -1,4 +1,4 @@
-"""The canonical neuron in integers (METHOD 3), carried in floats.
+"""The canonical neuron in integers (docs/method.md), carried in floats.
 
 A  = x + rshift(Vq * m_c, n_c)                    charge: leak and scale in one fixed-point factor
 S  = A >= theta_q                                 fire
@@ -129,7 +129,7 @@ class IntegerCore(NeuronCore):
         return h
 
     def _dither(self, h: Tensor, by: Parameter, t: int) -> Tensor:
-        """floor((A + d) 2^-n), d = phase >> (16 - n): BEYOND's rshift_dither in floats."""
+        """floor((A + d) 2^-n), d = phase >> (16 - n), in floats (docs/method.md)."""
         shape = tuple(h.shape[1:])
         if shape not in self.phases:
             p = torch.arange(h[0].numel(), dtype=torch.int64, device=h.device)
