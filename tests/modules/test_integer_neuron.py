@@ -53,7 +53,7 @@ def channels_of(layout: Layout) -> list[int]:
 
 
 def element(plan: NeuronPlan, c: int, p: int, inputs: list[int]) -> list[tuple[int, int, int]]:
-    """(S, Vq, A) of one element over time; the equations of docs/method.md with the leak m / 2^n and the exponent k."""
+    """(S, Vq, A) of one element over time, by docs/method.md with the leak m / 2^n and the exponent k."""
     b, k, shift = plan.bits[c], plan.k[c], plan.shift
     m, n = plan.leak[c]
     out, v = [], 0
