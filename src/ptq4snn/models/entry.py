@@ -54,6 +54,7 @@ class Entry:
 
     def load(self, **changes: Any) -> nn.Module:
         """The model with its trained weights, in evaluation mode; without any where it has none."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         model = self.make(**changes)
@@ -69,6 +70,8 @@ class Entry:
                 raise CheckpointError(
                     f"the trained weights {weights.name} do not fit a model with {changes}: give --checkpoint"
                 ) from why
+            except (SafetensorError, OSError) as why:
+                raise CheckpointError(f"{weights} is damaged: copy or install it again") from why
             assert not unknown and all(name.endswith("num_batches_tracked") for name in missing)
         return model.eval()
 
