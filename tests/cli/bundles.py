@@ -76,7 +76,7 @@ def make(folder: Path, still: bool) -> Made:
         warnings.simplefilter("ignore")
         q = ptq4snn.quantize(Frames(still).eval(), x, "fast+uniform+w4m4", holdout=2, sensitivity_batches=1)
     bundle, file = folder / "model.ptq", folder / "x.npy"
-    q.save(bundle)
+    q.save(bundle, page=True)
     np.save(file, x.numpy())
     return Made(bundle, file, x.numpy(), q)
 

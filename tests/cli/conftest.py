@@ -30,7 +30,7 @@ class StandIn(nn.Module):
     def summary(self) -> str:
         return "SUMMARY"
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, page: bool = False) -> None:
         Path(path).write_bytes(b"BUNDLE")
         if self.write is not None:
             self.write(Path(path))

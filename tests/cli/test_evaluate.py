@@ -176,7 +176,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
 
         x = torch.randn(32, *size, generator=torch.Generator().manual_seed(2))
         q = ptq4snn.quantize(getattr(nets, net)(), x, "fast+uniform+squared_error+w4m2", holdout=16)
-        q.save("m.ptq")
+        q.save("m.ptq", page=True)
         names = (f"net_for_recording:{n}" for n in (net, data))
         return "evaluate", "m.ptq", "--model", next(names), "--data", next(names)
 

@@ -92,5 +92,8 @@ def test_the_api_refuses_them_too(made: Made, tmp_path: Path) -> None:
         rt.state.save(tmp_path / "pipe")
     os.mkfifo(tmp_path / "m.ptq.report.html")
     with pytest.raises(PTQ4SNNError, match="html is a pipe: name a file"):
-        made.q.save(tmp_path / "m.ptq")
+        made.q.save(tmp_path / "m.ptq", page=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.ptq.report.html", "pipe"]
+    made.q.save(tmp_path / "m.ptq")  # without a page it is nobody's target, and stays
+    written = ["m.ptq", "m.ptq.report.html", "m.ptq.report.json", "pipe"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == written

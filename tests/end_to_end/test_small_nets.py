@@ -69,7 +69,7 @@ def test_two_layers_get_the_bits_that_were_asked_for(recipe: str, tmp_path: Path
     assert q.report["summary"]["average_bits_all"] == q.plan.average_bits()
     if "paper" not in recipe:
         assert bits(q) == {"lif1": {asked}, "lif2": {asked}}
-    q.save(tmp_path / "m.ptq")
+    q.save(tmp_path / "m.ptq", page=True)
     found = ptq4snn.runtime.load(tmp_path / "m.ptq")(X[:8].numpy())
     for mine, theirs in zip(q(X[:8]), found, strict=True):
         assert (mine.numpy() == theirs).all()

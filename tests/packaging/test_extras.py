@@ -148,20 +148,16 @@ def test_a_terminal_without_rich_gets_plain_text(
     assert all(name in out for name in MODELS)
 
 
-def test_without_jinja2_the_page_is_left_out_and_said_so(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_page_needs_jinja2(tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     for end in ("", ".report.html"):
         (tmp_path / f"m.ptq{end}").write_text("of a bundle before")
-    with pytest.warns(UserWarning, match=r'm\.ptq\.report\.html is left out: .*"ptq4snn\[report\]"'):
-        made.q.save(tmp_path / "m.ptq")
+    with pytest.raises(MissingExtra, match=r'^a page needs Jinja2: pip install "ptq4snn\[report\]"$'):
+        made.q.save(tmp_path / "m.ptq", page=True)
+    assert {f.read_text() for f in tmp_path.iterdir()} == {"of a bundle before"}, "nothing half-written"
+    made.q.save(tmp_path / "m.ptq")
     assert {f.name for f in tmp_path.iterdir()} == {"m.ptq", "m.ptq.report.json"}
     assert (tmp_path / "m.ptq").read_bytes() == (made.bundle.parent / "m.ptq").read_bytes()
-    with pytest.raises(MissingExtra, match=r'pip install "ptq4snn\[report\]"'):
-        from ptq4snn.report.page import render_page
-
-        render_page(made.q.report, "m")
 
 
 def test_the_command_line_leaves_no_page_of_another_bundle(
@@ -171,7 +167,7 @@ def test_the_command_line_leaves_no_page_of_another_bundle(
 
     monkeypatch.setitem(sys.modules, "jinja2", None)
     (tmp_path / "m.ptq.report.html").write_text("of a bundle before")
-    with pytest.warns(UserWarning, match="is left out"):
+    with pytest.warns(UserWarning, match=r'm\.ptq\.report\.html is left out: .*"ptq4snn\[report\]"'):
         written = save(made.q, tmp_path / "m.ptq")
     assert set(written) == set(tmp_path.iterdir()) and len(written) == 2
 

@@ -132,7 +132,7 @@ def test_a_figure_is_drawn_and_told(cli: Command, bundle: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("recipe", ["paper+nearest+w4m4", "nearest+uniform+w4m4", "nearest+none+w4m32"])
-def test_a_real_model_has_a_page_as_soon_as_it_is_saved(tmp_path: Path, recipe: str) -> None:
+def test_a_real_model_has_a_page_where_it_is_asked_for(tmp_path: Path, recipe: str) -> None:
     x = torch.randn(48, 6, generator=torch.Generator().manual_seed(0))
     wanted = ptq4snn.Recipe.parse(recipe).replace(
         holdout=16, sensitivity_batches=1, beta=0.8, percentile=97.0
@@ -145,13 +145,18 @@ def test_a_real_model_has_a_page_as_soon_as_it_is_saved(tmp_path: Path, recipe: 
     page = Path(f"{out}.report.html").read_text(encoding="utf-8")
     assert "toy.ptq" in page and '<section id="layers"' in page and "n2" in page
     assert read_run(out).data == {**json.loads(json.dumps(q.report)), "bundle": file_digest(out)}
-    # an edited report is told before anything is written
+    # in Python it is written on request, and the page of a bundle before does not stay
+    q.save(out)
+    assert {f.name for f in tmp_path.iterdir()} == {"toy.ptq", "toy.ptq.report.json"}
+    q.save(out, page=True)
+    assert Path(f"{out}.report.html").read_text(encoding="utf-8") == page
+    # an edited report is told before anything is written; and so is a lost one
     del q.report["summary"]["state_bytes"]
-    with pytest.raises(BundleError, match="not whole"):
-        q.save(tmp_path / "other.ptq")
-    assert {f.name for f in tmp_path.iterdir()} == {f.name for f in written}
-    # a model that lost its report must not keep the page of another
+    with pytest.raises(BundleError, match=r"not whole .*: save .*other\.ptq without page=True"):
+        q.save(tmp_path / "other.ptq", page=True)
     q.report = {}
-    save_again = tmp_path / "toy.ptq"
-    q.save(save_again)
-    assert not Path(f"{save_again}.report.html").exists()
+    with pytest.raises(BundleError, match="no report to make a page of"):
+        q.save(tmp_path / "other.ptq", page=True)
+    assert {f.name for f in tmp_path.iterdir()} == {f.name for f in written}
+    q.save(out)
+    assert not Path(f"{out}.report.html").exists()

@@ -6,12 +6,14 @@ import argparse
 import json
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
 import ptq4snn
 from ptq4snn.cli.inputs import load_data, load_device, load_loop, load_model
 from ptq4snn.errors import PTQ4SNNError, RecipeError
+from ptq4snn.extras import is_there, needs
 from ptq4snn.files import check_target, write_together
 from ptq4snn.progress import for_terminal
 from ptq4snn.recipe import Recipe
@@ -83,10 +85,16 @@ def target(args: argparse.Namespace, recipe: Recipe) -> Path | None:
 
 
 def save(q: Any, out: Path) -> list[Path]:
-    """Write bundle, report and page, all or none of them; the bundle last: where it is, its report is."""
+    """Write bundle, report and page, all or none of them; the bundle last: where it is, its report is.
+
+    Without Jinja2 there is no page.
+    """
+    page = is_there("jinja2")
+    if not page:
+        warnings.warn(f"{out.name}{PAGE} is left out: {needs('a page', 'jinja2')}", stacklevel=2)
     with tempfile.TemporaryDirectory(prefix=".ptq4snn-", dir=out.parent) as folder:
         draft = Path(folder) / out.name
-        q.save(draft)
+        q.save(draft, page=page)
         pairs = [(Path(f"{draft}{end}"), Path(f"{out}{end}")) for end in ("", REPORT, PAGE)]
         pairs = [(source, place) for source, place in pairs if source.exists()]
         write_together({place: source.read_bytes() for source, place in reversed(pairs)}, sync=True)

@@ -210,6 +210,6 @@ class QuantizedModel(nn.Module):
             return self.report
         return report_of_plan(self.plan, {name: i.weight.numel() for name, i in self.integers.items()})
 
-    def save(self, path: str | Path) -> None:
-        """Write the bundle, and the report beside it as JSON."""
-        save_model(self, Path(path))
+    def save(self, path: str | Path, page: bool = False) -> None:
+        """Write the bundle, and the report beside it as JSON; with `page` also as a page to look at."""
+        save_model(self, Path(path), page)

@@ -19,7 +19,6 @@ from ptq4snn.discovery.exclusion import is_inside
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError
-from ptq4snn.extras import is_there, needs
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.hashing import file_digest
@@ -57,15 +56,15 @@ def leftovers(model: nn.Module, excluded: Collection[str]) -> dict[str, Tensor]:
     return out
 
 
-def save_model(q: QuantizedModel, path: Path) -> None:
-    """Write `path`, and beside it `path` + ".report.json" and ".report.html"."""
+def save_model(q: QuantizedModel, path: Path, page: bool = False) -> None:
+    """Write `path`, and beside it `path` + ".report.json" and, where asked for, ".report.html"."""
     if q.plan.arithmetic != "integer" or any(p.bits is None for p in q.plan.projections.values()):
         raise RecipeError(
             'a model with arithmetic "float" or float weights has no integers to store; quantize with '
             'arithmetic="integer" and 2 to 8 weight bits to save it'
         )
     try:
-        for end in ("", f"{REPORT}.json", f"{REPORT}.html"):
+        for end in ("", f"{REPORT}.json", *([f"{REPORT}.html"] if page else [])):
             check_target(f"{path}{end}")
     except OutputError as why:
         raise BundleError(str(why)) from why
@@ -75,7 +74,7 @@ def save_model(q: QuantizedModel, path: Path) -> None:
         assert bits is not None
         integers[f"weights/{name}"] = IntegerArray(_int32(i.weight), bits)
         integers[f"biases/{name}"] = IntegerArray(_int32(i.bias), BIAS_BITS)
-    page = _page(path, q.report)
+    html = _page(path, q.report) if page else None
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
     program = None if q.program is None else q.program.to_dict()
     program, program_integers, _ = detach(program, "program")
@@ -88,28 +87,26 @@ def save_model(q: QuantizedModel, path: Path) -> None:
     try:
         tie = {BUNDLE: file_digest(path)} if q.report else {}
         write_report(Path(f"{path}{REPORT}.json"), {**q.report, **tie})
-        if page is None:  # nor that of the file it replaces
-            Path(f"{path}{REPORT}.html").unlink(missing_ok=True)
-        else:
-            write_whole(Path(f"{path}{REPORT}.html"), page)
+        beside = Path(f"{path}{REPORT}.html")
+        if html is not None:
+            write_whole(beside, html)
+        elif beside.is_file():  # of the bundle before
+            beside.unlink()
     except OSError as why:
         raise BundleError(f"the report {path}{REPORT}.json cannot be written: {why.strerror}") from why
 
 
-def _page(path: Path, report: dict[str, Any]) -> str | None:
-    """The report's page; None for a model that lost its report, and where there is no Jinja2 to make it."""
+def _page(path: Path, report: dict[str, Any]) -> str:
+    """The report's page."""
     from ptq4snn.report.page import render_page
 
     if not report.get("summary"):
-        return None
-    if not is_there("jinja2"):
-        warnings.warn(f"{path.name}{REPORT}.html is left out: {needs('a page', 'jinja2')}", stacklevel=4)
-        return None
+        raise BundleError(f"the model has no report to make a page of: save {path} without page=True")
     try:
         return render_page(report, path.name)
     except (AttributeError, LookupError, TypeError, ValueError) as why:  # somebody edited the file
         raise BundleError(
-            f"the model's report is not whole ({why!r}): set q.report = {{}} to save {path} without it"
+            f"the model's report is not whole ({why!r}): save {path} without page=True"
         ) from why
 
 
