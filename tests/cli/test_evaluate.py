@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 import torch
 from cli.nets import NET as SMALL
+from schema.walk import differences
 
 import ptq4snn
 from ptq4snn.cli.evaluate import rate, sentence
+from ptq4snn.schema.report import Report
+from ptq4snn.schema.scores import Limited
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -202,6 +205,8 @@ def test_results_are_recorded(cli: Cli, made: Callable[..., tuple[str, ...]]) ->
         assert entry[side] == {k: measured[name][k] for k in ("accuracy", "accuracy_top5")}
     assert entry["quantized"]["accuracy"] != entry["float"]["accuracy"]
     cli(*argv, "--limit", "7")
+    assert differences(recorded(), Report) == []
+    assert [differences(r, Limited) for r in measured.values()] == [[], []]
     old, new = recorded()["evaluations"]
     assert old == entry and (new["limit"], new["samples"], new["float"]) == (7, 7, None)
     cli(*argv)  # the same data and limit: in place of the first
@@ -253,6 +258,7 @@ def test_labels_of_a_segmentation(cli: Cli, made: Callable[..., tuple[str, ...]]
     assert all(r["label"] is None and r["float"] for r in before["rows"])
     assert cli(*argv, "--float")[0] == 0
     report = recorded()
+    assert differences(report, Report) == [] and report["bundle"]
     (entry,) = report["evaluations"]
     assert entry["task"] == "segmentation" and set(entry["quantized"]) >= {"aAcc", "mIoU", "mAcc"}
     rows = report["figures"]["segmentation"]["rows"]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from experiments.small import FEW, Case
+from schema.walk import differences
 from torch import nn
 
 import ptq4snn
@@ -22,6 +23,7 @@ from ptq4snn.experiments.comparison import Comparison
 from ptq4snn.experiments.scoring import unpack
 from ptq4snn.experiments.tables import raw_csv, text_table
 from ptq4snn.recipe import Recipe
+from ptq4snn.schema.comparison import ComparisonData
 
 METHODS = ["w4m32", "R=reuse+uniform+w4m4", "B=uniform+w4m2"]
 
@@ -180,6 +182,12 @@ def test_other_settings_are_other_runs(
     found = compared(other, shared[1], ["uniform+w4m2"], **options)
     assert len(calls["run"]) == 1
     assert found.runs[0]["samples"] == (20 if change == "limit" else 30)
+
+
+def test_every_key_has_its_type(shared: tuple[Comparison, Path]) -> None:
+    told = differences(shared[0].to_dict(), ComparisonData)
+    # a run keeps its report without the figures, which are large
+    assert told == [f".runs.{i}.report.figures: missing" for i in range(1, 7)]
 
 
 def test_csv_and_json_agree(shared: tuple[Comparison, Path]) -> None:

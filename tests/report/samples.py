@@ -49,7 +49,7 @@ def report(
     }
     trials = sweep(rng) if mixed else []
     if trials:
-        figures["sweep"] = {"rows": trials}
+        figures["sweep"] = {"rows": [{k: v for k, v in t.items() if k != "name"} for t in trials]}
     if segmentation:
         row = {"image": PIXEL, "label": PIXEL, "float": PIXEL, "quantized": PIXEL, "differs": 0.0123}
         figures["segmentation"] = {
@@ -82,6 +82,10 @@ def summary(recipe: str, steps: int, task: str) -> Data:
         },
         "state_energy": 0.177, "state_energy_with_shifts": 0.177, "stream_bytes": 0,
         "state_words": {"m32": 581_632, "packed": 102_905}, "macs": 1_769_472,
+        "state_packets": {
+            "payload": 405_760, "packed": 411_680, "packed_with_shifts": 411_680, "energy": 0.177,
+            "energy_with_shifts": 0.177, "words": {"m32": 581_632, "packed": 102_920},
+        },
         "synops": {"before": 1.2e8, "after": 1.21e8}, "energy_pj": {"before": 1.1e8, "after": 1.12e8},
     }  # fmt: skip
 
@@ -201,7 +205,7 @@ def allocation(rng: random.Random, names: list[str], channels: int, ranked: bool
 def sweep(rng: random.Random) -> list[Data]:
     return [
         {"beta": b / 5, "percentile": float(p), "kl": rng.uniform(0.004, 0.008),
-         "agreement": rng.uniform(0.94, 0.98), "average_bits": 4.0}
+         "agreement": rng.uniform(0.94, 0.98), "average_bits": 4.0, "name": "mpba"}
         for p in (96, 97, 98, 99)
         for b in range(6)
     ]  # fmt: skip

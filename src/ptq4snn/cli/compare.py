@@ -11,6 +11,7 @@ from typing import Any
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
 from ptq4snn.files import check_target, write_whole
+from ptq4snn.schema.comparison import RunResult
 
 __all__ = ["changed_fields", "name_model", "print_run", "run"]
 
@@ -68,9 +69,9 @@ def name_model(args: argparse.Namespace) -> None:
     args.model = args.named or args.model
 
 
-def print_run(method: Method, seed: int | None, result: dict[str, Any], stored: bool) -> None:
+def print_run(method: Method, seed: int | None, result: RunResult, stored: bool) -> None:
     """One line on stderr for each run as it is known."""
-    seconds = sum(result["seconds"].values())
+    seconds = result["seconds"]["quantize"] + result["seconds"]["evaluate"]
     end = "stored" if stored else f"{seconds:.0f} s"
     draw = "" if seed is None else f" seed {seed}"
     print(f"{method.label}{draw}: {result['score']:.2f} %, {end}", file=sys.stderr, flush=True)

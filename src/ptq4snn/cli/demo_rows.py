@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from torch import nn
 
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
 from ptq4snn.data.source import open_data
+from ptq4snn.errors import DataError
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.models.zoo import load_default
 from ptq4snn.pipeline import prepare, run
@@ -37,7 +40,7 @@ def rows(progress: Progress, data: str = "default") -> Iterator[dict[str, Any]]:
     batches = list(open_data(data, "test", batch_size=BATCH))
     model = load_default()
     recipe = Recipe()
-    base = evaluate(model, batches, progress=progress)["accuracy"]
+    base = accuracy_of(model, batches, progress)
     prepared = prepare(model, normalize(calibration), recipe, progress=progress)
     for i, (setting, words) in enumerate(SETTINGS):
         q = run(prepared, Recipe.parse(words))
@@ -52,7 +55,7 @@ def rows(progress: Progress, data: str = "default") -> Iterator[dict[str, Any]]:
                 "weight_bytes": total["weight_bytes"]["float"],
                 "state_bytes": total["state_bytes"]["float"],
             }
-        accuracy = evaluate(q, batches, progress=progress)["accuracy"]
+        accuracy = accuracy_of(q, batches, progress)
         yield {
             "setting": setting,
             "accuracy": accuracy,
@@ -62,3 +65,10 @@ def rows(progress: Progress, data: str = "default") -> Iterator[dict[str, Any]]:
             "weight_bytes": total["weight_bytes"]["quantized"],
             "state_bytes": total["state_bytes"]["packed"],
         }
+
+
+def accuracy_of(model: nn.Module, batches: Sequence[Any], progress: Progress) -> float:
+    found = evaluate(model, batches, progress=progress)["accuracy"]
+    if found is None:
+        raise DataError("the samples have no labels: the table is about accuracy")
+    return found

@@ -26,6 +26,7 @@ from ptq4snn.modules.saving import read_report
 from ptq4snn.progress import for_terminal
 from ptq4snn.runtime import Runtime
 from ptq4snn.runtime.loading import read_contents
+from ptq4snn.schema.scores import Limited, Result
 
 __all__ = ["run"]
 
@@ -49,21 +50,21 @@ def run(args: argparse.Namespace) -> None:
         batches = load_data(args, "test", args.batch_size, args.workers, args.limit)
     if args.float_too and quantized is not None:
         check_source(args, quantized.source, model)
-    results: dict[str, Any] = {}
+    results: dict[str, Result | Limited] = {}
     gallery = Gallery(args.batch_axis)
 
     def measure(name: str, candidate: Any) -> None:
         if device is not None:
             candidate = candidate.to(device)
-        results[name] = ptq4snn.evaluate(
+        found = ptq4snn.evaluate(
             candidate,
             chosen(batches, args),
             batch_axis=args.batch_axis,
             progress=for_terminal(),
             limit=args.limit,
         )
-        if args.limit is not None:
-            results[name]["limit"] = args.limit
+        limited: Limited = {**found, "limit": args.limit}
+        results[name] = found if args.limit is None else limited
         if not args.json:
             print(f"{name}: {sentence(results[name], args.limit)}")
         if args.bundle is not None and results[name]["task"] == "segmentation":
@@ -123,7 +124,7 @@ def refuse_a_strangers_report(bundle: Path) -> None:
         check_report(report, file, bundle)
 
 
-def keep(args: argparse.Namespace, results: dict[str, Any], gallery: Gallery) -> None:
+def keep(args: argparse.Namespace, results: dict[str, Result | Limited], gallery: Gallery) -> None:
     """Record the results in the report of the bundle, and in its page, as far as they are there."""
     bundle, before = str(args.bundle), results.get("float")
     file, page = Path(f"{bundle}.report.json"), Path(f"{bundle}.report.html")
@@ -157,7 +158,7 @@ def chosen(batches: Iterable[Any], args: argparse.Namespace) -> Iterable[Any]:
     return SampleBatches(batches.samples, batches.batch_size, args.workers, batches.indices[: args.limit])
 
 
-def sentence(result: dict[str, Any], limit: int | None) -> str:
+def sentence(result: Result, limit: int | None) -> str:
     """One line for a person."""
     maps = result["task"] == "segmentation"
     things = "images" if maps else "samples"

@@ -14,6 +14,7 @@ from ptq4snn.report.drawing import converter, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels
 from ptq4snn.report.page import write_page
 from ptq4snn.report.run import Run, read_run, whole
+from ptq4snn.schema.report import Report
 
 __all__ = ["run"]
 
@@ -34,7 +35,8 @@ def run(args: argparse.Namespace) -> None:
     require("jinja2", "ptq4snn report")
     folder = None if args.figures is None else figures_folder(args.figures)
     with whole(found):
-        report, others = (found.data, added) if found.kind == "report" else ({}, [found, *added])
+        report: Report = found.report if found.kind == "report" else {}
+        others = added if found.kind == "report" else [found, *added]
         write_page(report, page, others, found.path.name.removesuffix(".json").removesuffix(".report"))
     drawn = [] if folder is None else write_figures([found, *added], folder)
     if args.json:

@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> None:
         if args.json:
             print(json.dumps(found.data["summary" if found.kind == "report" else "rows"], indent=2))
         elif found.kind == "report":
-            show(found.data, args.all)
+            show(found.report, args.all)
         else:
             show_lines(lines(found))
 
@@ -29,5 +29,5 @@ def lines(found: Run) -> list[str]:
     data = found.data
     head = [f"{data['title']} ({data['part']} of the paper)", ""] if found.kind == "experiment" else []
     if "runs" in data:
-        return head + comparison_table(data)
+        return head + comparison_table(found.comparison)
     return head + DRAWINGS[data["experiment"]](data)

@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from statistics import median
-from typing import Any
 
-from ptq4snn.cost.accounting import WeightCost
+from ptq4snn.cost.accounting import StateCost, WeightCost
 from ptq4snn.network.plan import NeuronPlan
+from ptq4snn.schema.report import Neuron, StateBytes, WeightBytes
 
-__all__ = ["neuron_facts", "stages_of", "weight_bytes"]
+__all__ = ["neuron_facts", "stages_of", "state_bytes", "weight_bytes"]
 
 STAGES, DEEPEST = 24, 4  # parts of a model at most, and of a name
 
 
-def weight_bytes(w: WeightCost) -> dict[str, int]:
+def weight_bytes(w: WeightCost) -> WeightBytes:
     return {"float": w.float32, "quantized": w.packed, "scales": w.scales, "biases": w.biases}
 
 
-def neuron_facts(p: NeuronPlan, stage: str) -> dict[str, Any]:
+def state_bytes(s: StateCost) -> StateBytes:
+    return {
+        "float": s.float32,
+        "logical": s.logical,
+        "payload": s.payload,
+        "metadata": s.metadata,
+        "packed": s.packed,
+        "shifts": s.shifts,
+        "packed_with_shifts": s.packed_with_shifts,
+    }
+
+
+def neuron_facts(p: NeuronPlan, stage: str) -> Neuron:
     """A neuron as far as its plan tells."""
     k = [v for v in p.k if v is not None]
     return {

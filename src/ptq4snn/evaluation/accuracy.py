@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from ptq4snn.data.samples import check_labels
 from ptq4snn.errors import DataError
+from ptq4snn.schema.scores import Scores
 
 __all__ = ["Accuracy"]
 
@@ -33,7 +32,7 @@ class Accuracy:
         self.first += int((logits.argmax(1) == y).sum())  # of equal logits the first, as users count
         self.among += int(best.sum())
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Scores:
         """In %; None where no sample had a label."""
         return {
             "task": "classification",

@@ -20,6 +20,7 @@ from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, 
 from ptq4snn.evaluation.meters import InputMeter, NeuronFidelity, NeuronMeter, emd, share
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import divergence, same_draws
+from ptq4snn.schema.scores import Task
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
@@ -46,7 +47,7 @@ class Fidelity:
     examples: Examples | None = None
 
     @property
-    def task(self) -> str:
+    def task(self) -> Task:
         return "classification" if self.examples is None else "segmentation"
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +19,12 @@ from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.modules.readout import Readout, find_readout
 from ptq4snn.modules.running import fastest, whole_sequences
 from ptq4snn.progress import Progress, chosen
+from ptq4snn.schema.scores import Result, Task
 
-__all__ = ["Task", "evaluate"]
+__all__ = ["evaluate"]
 
 BATCH = 256
 IMAGE_AXES = 4  # from here on the last two axes are height and width
-Task = Literal["classification", "segmentation"]
 Watch = Callable[[Tensor, Tensor], None]
 
 
@@ -36,7 +36,7 @@ def evaluate(
     task: Task | None = None,
     limit: int | None = None,
     watch: Watch | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """How well the model does on batches (x, y): scores in %, number of samples, samples per second.
 
     labels y [B]: accuracy and accuracy_top5. Label maps y [B, H, W]: aAcc, mIoU, mAcc, and both per class;
@@ -71,7 +71,7 @@ def _evaluate(
     task: Task | None,
     limit: int | None,
     watch: Watch | None,
-) -> dict[str, Any]:
+) -> Result:
     first: Tensor | None = None
     readout: Readout | None = None
     score = None if task is None else _score(task, batches)

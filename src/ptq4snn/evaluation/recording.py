@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,8 @@ from ptq4snn.evaluation.figures.common import rounded
 from ptq4snn.evaluation.figures.segmentation import segmentation
 from ptq4snn.modules.readout import find_readout, same_draws
 from ptq4snn.modules.saving import read_report, write_report
+from ptq4snn.schema.report import Evaluation, Report
+from ptq4snn.schema.scores import Metrics, Result
 
 __all__ = ["Gallery", "record"]
 
@@ -25,18 +27,19 @@ ABOUT = ("task", "samples", "limit", "throughput")  # keys of a result that are 
 
 
 def record(
-    file: Path, data: str, limit: int | None, quantized: dict[str, Any], before: dict[str, Any] | None,
+    file: Path, data: str, limit: int | None, quantized: Result, before: Result | None,
     examples: Examples | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> Report:  # fmt: skip
     """Put an evaluation into the report in `file`, in the place of an older one of the same data and limit.
 
     quantized, before: results of `evaluate`, the second of the float model. Returns the whole report.
     """
-    report = read_report(file)
-    figures, evaluations = report.get("figures"), report.get("evaluations")
-    if not isinstance(figures, dict) or not isinstance(evaluations, list) or BUNDLE not in report:
+    read = read_report(file)
+    figures, evaluations = read.get("figures"), read.get("evaluations")
+    if not isinstance(figures, dict) or not isinstance(evaluations, list) or BUNDLE not in read:
         raise PTQ4SNNError(f"{file} is not the report of this version of ptq4snn: quantize again")
-    entry = {
+    report = cast(Report, read)
+    entry: Evaluation = {
         "data": data,
         "samples": quantized["samples"],
         "limit": limit,
@@ -48,16 +51,16 @@ def record(
         entry["float"] = entry["float"] or older.get("float")  # the float model has not changed
     report["evaluations"] = [*(e for e in evaluations if not _same(e, entry)), entry]
     if examples is not None:
-        figures["segmentation"] = rounded(segmentation(examples))
+        report["figures"]["segmentation"] = rounded(segmentation(examples))
     write_report(file, report)
     return report
 
 
-def _metrics(result: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in result.items() if k not in ABOUT}
+def _metrics(result: Result) -> Metrics:
+    return cast(Metrics, {k: v for k, v in result.items() if k not in ABOUT})
 
 
-def _same(a: Any, b: dict[str, Any]) -> bool:
+def _same(a: Any, b: Mapping[str, Any]) -> bool:
     return isinstance(a, dict) and all(a.get(k) == b[k] for k in ("data", "limit", "samples"))
 
 

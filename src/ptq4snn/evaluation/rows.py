@@ -1,9 +1,8 @@
-"""One neuron and one projection of the report; the keys are told in report.py."""
+"""One neuron and one projection of the report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ptq4snn.cost.accounting import WeightCost
 from ptq4snn.cost.facts import neuron_facts, weight_bytes
@@ -11,28 +10,30 @@ from ptq4snn.discovery.pairs import ProjectionInfo
 from ptq4snn.evaluation.fidelity import Fidelity
 from ptq4snn.evaluation.meters import NeuronFidelity, OverTime
 from ptq4snn.network.plan import NeuronPlan, ProjectionPlan
+from ptq4snn.schema import report as schema
 
 __all__ = ["neuron_row", "projection_row"]
 
 
-def neuron_row(p: NeuronPlan, f: NeuronFidelity, stage: str) -> dict[str, Any]:
-    return neuron_facts(p, stage) | {
+def neuron_row(p: NeuronPlan, f: NeuronFidelity, stage: str) -> schema.Neuron:
+    return {
+        **neuron_facts(p, stage),
         "saturation": f.saturation,
         "flip_rate": f.flip_rate,
         "firing_rate": {"before": f.rate_before, "after": f.rate_after},
         "emd": f.emd,
         "silent_channels": {"before": f.silent_before, "after": f.silent_after},
-        "divergence": f.over_time.divergence,
+        "divergence": list(f.over_time.divergence),
         "over_time": _over_time(f.over_time),
     }
 
 
-def _over_time(o: OverTime) -> dict[str, Any]:
+def _over_time(o: OverTime) -> schema.OverTime:
     steps = len(o.rates_after)
     return {
         "flip_rate": _filled(o.flips, steps),
         "saturation": _filled([100 * s for s in o.saturation], steps),
-        "firing_rate": {"before": o.rates_before, "after": o.rates_after},
+        "firing_rate": {"before": list(o.rates_before), "after": list(o.rates_after)},
     }
 
 
@@ -43,7 +44,7 @@ def _filled(values: Sequence[float], steps: int) -> list[float | None]:
 
 def projection_row(
     p: ProjectionPlan, info: ProjectionInfo, w: WeightCost, found: Fidelity, dead: int | None
-) -> dict[str, Any]:
+) -> schema.Projection:
     spiking = p.name in found.firing_before
     return {
         "name": p.name,

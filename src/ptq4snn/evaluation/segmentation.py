@@ -16,7 +16,6 @@ but never labelled has an IoU of 0, which counts; a class that is neither has no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +23,7 @@ from torch.nn import functional as F
 
 from ptq4snn.data.samples import VOID
 from ptq4snn.errors import DataError
+from ptq4snn.schema.scores import Scores
 
 __all__ = ["Segmentation"]
 
@@ -48,7 +48,7 @@ class Segmentation:
             found = confusion(predict(one, x.shape[-2:], label.shape), label.long(), self.classes)
             self.confusion = found if self.confusion is None else self.confusion + found
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Scores:
         """In %; None where nothing was labelled, and for a class that does not occur."""
         n = self.classes or 0
         m = torch.zeros(n, n + 1, dtype=torch.int64) if self.confusion is None else self.confusion

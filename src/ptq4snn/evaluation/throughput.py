@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from time import perf_counter
 
+from ptq4snn.schema.scores import Throughput
+
 __all__ = ["Stopwatch"]
 
 
@@ -24,7 +26,7 @@ class Stopwatch:
         self.forward += forward
         self.end = perf_counter()
 
-    def result(self) -> dict[str, float]:
+    def result(self) -> Throughput:
         tick = 1e-9  # a clock that did not move
         return {
             "samples_per_second": self.samples / max(self.end - self.begin, tick),

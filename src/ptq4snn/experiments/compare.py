@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, cast
 
 from ptq4snn.extras import needed_by
 
@@ -39,16 +39,22 @@ from ptq4snn.hashing import code_digest, digest
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.progress import Progress, Silent, chosen
 from ptq4snn.recipe import Recipe
+from ptq4snn.schema.comparison import Made, Measured, Run, RunResult
+from ptq4snn.schema.scores import Task
 
 __all__ = ["Bench", "Report", "compare", "compare_on", "silent", "today"]
 
-Report = Callable[[Method, int | None, dict[str, Any], bool], None]  # method, seed, result, was it stored
-SCORES = {"classification": ("accuracy", "accuracy_top5"), "segmentation": ("mIoU", "aAcc", "mAcc")}
+Report = Callable[[Method, int | None, RunResult, bool], None]  # method, seed, result, was it stored
+Score = Literal["accuracy", "accuracy_top5", "mIoU", "aAcc", "mAcc"]
+SCORES: Mapping[Task, tuple[Score, ...]] = {  # the first is the one that methods are compared by
+    "classification": ("accuracy", "accuracy_top5"),
+    "segmentation": ("mIoU", "aAcc", "mAcc"),
+}
 KEEPS_SAMPLES = "gptq"  # a rounding that needs all calibration samples again
 ROUNDING = "rounding"  # folder in which the rounding of weights keeps what a killed run goes on from
 
 
-def silent(method: Method, seed: int | None, result: dict[str, Any], stored: bool) -> None:
+def silent(method: Method, seed: int | None, result: RunResult, stored: bool) -> None:
     """A report that says nothing."""
 
 
@@ -94,7 +100,7 @@ def compare_on(
     chosen = parse_methods(methods, changes)
     against = None if baseline is None else find_baseline(chosen, baseline)
     unique = check_seeds(seeds)
-    runs = []
+    runs: list[Run] = []
     for seed in unique:
         for method in chosen:
             if method.recipe is None and seed != unique[0]:
@@ -165,45 +171,44 @@ class Bench:
         drawn = self.drawn_digest(method.recipe.replace(seed=seed))
         return {**common, "calibration": drawn, "recipe": {**recipe, "seed": seed}}
 
-    def result(self, method: Method, seed: int | None) -> tuple[dict[str, Any], bool]:
+    def result(self, method: Method, seed: int | None) -> tuple[RunResult, bool]:
         """The figures of a run, and whether they were there already."""
         setting = self.setting(method, seed)
         found = self.store.get(setting)
         if found is not None:
-            return found, True
+            return cast(RunResult, found), True
         with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
             made = self.run_float() if method.recipe is None else self.run(method.recipe.replace(seed=seed))
-        result = {"seed": seed, **made, "date": today(), "version": __version__}
-        result = json.loads(json.dumps(result))  # the same whether it is read again or not
-        self.store.put(setting, result)
-        return result, False
+        result: RunResult = {"seed": seed, **made, "date": today(), "version": __version__}
+        found = json.loads(json.dumps(result))  # the same whether it is read again or not
+        self.store.put(setting, found)
+        return found, False
 
-    def run_float(self) -> dict[str, Any]:
+    def run_float(self) -> Made:
         model = copy_model(self.model).eval()
         model = model if self.device is None else model.to(self.device)
         return {"recipe": None, "report": None, **self.measure(model, 0.0)}
 
-    def run(self, recipe: Recipe) -> dict[str, Any]:
+    def run(self, recipe: Recipe) -> Made:
         prepared = self.prepared(recipe)
         began = perf_counter()
         q = run(prepared, recipe)
         seconds = perf_counter() - began
-        report = {
-            name: part for name, part in q.report.items() if name != "figures"
-        }  # too large for each run
+        report = q.report.copy()
+        del report["figures"]  # too large for each run
         return {"recipe": recipe.to_dict(), "report": report, **self.measure(q, seconds)}
 
-    def measure(self, model: nn.Module, quantizing: float) -> dict[str, Any]:
+    def measure(self, model: nn.Module, quantizing: float) -> Measured:
         """Scores on the test samples."""
         began = perf_counter()
         found = score(model, self.test, self.batch_axis, self.limit, self.progress)
         names = SCORES[found["task"]]
-        if found[names[0]] is None:
+        if (first := found[names[0]]) is None:
             raise DataError("the test samples have no labels: a comparison needs them")
         return {
             "task": found["task"],
             "metric": names[0],
-            "score": found[names[0]],
+            "score": first,
             "scores": {n: found[n] for n in names},
             "samples": found["samples"],
             "right": found["right"],

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from ptq4snn.experiments.intervals import Interval, mean, paired, spread
 from ptq4snn.experiments.methods import Method, baseline_of
 from ptq4snn.experiments.scoring import unpack
+from ptq4snn.schema.comparison import Average, Averages, ComparisonData, MethodRow, Run
+from ptq4snn.schema.report import Summary
 
 __all__ = ["Comparison", "Row"]
 
-Run = dict[str, Any]
-AVERAGED = ("average_bits", "saturation", "flip_rate", "agreement", "kl", "emd")  # of a report's summary
+AVERAGED: tuple[Average, ...] = (
+    "average_bits",
+    "saturation",
+    "flip_rate",
+    "agreement",
+    "kl",
+    "emd",
+)  # of a report's summary
 
 
 @dataclass(frozen=True)
@@ -31,9 +39,9 @@ class Row:
     interval: Interval | None  # of the change from it; None for label maps, which are not paired
     baseline_change: float | None
     scores: dict[str, float | None]
-    figures: dict[str, float | None]  # AVERAGED
+    figures: Averages
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> MethodRow:
         low_high = None if self.interval is None else [self.interval.low, self.interval.high]
         return {
             "method": self.label, "spec": self.spec, "seeds": list(self.seeds), "metric": self.metric,
@@ -78,23 +86,28 @@ class Comparison:
             interval=None if against is None else interval(runs, self.of(against)),
             baseline_change=None if other is None else points - other,
             scores={n: mean([r["scores"][n] for r in runs]) for n in runs[0]["scores"]},
-            figures={n: mean([summary(r).get(n) for r in runs]) for n in AVERAGED},
+            figures=averages(runs),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ComparisonData:
         return {"seeds": self.seeds, "rows": [r.to_dict() for r in self.rows()], "runs": self.runs}
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: Run) -> Summary:
     """The totals of a run's report; none of the float model."""
-    found: dict[str, Any] = {} if run["report"] is None else run["report"]["summary"]
-    return found
+    return {} if run["report"] is None else run["report"]["summary"]
+
+
+def averages(runs: Sequence[Run]) -> Averages:
+    found = {n: mean([summary(r).get(n) for r in runs]) for n in AVERAGED}
+    return cast(Averages, found)
 
 
 def interval(runs: Sequence[Run], others: Sequence[Run]) -> Interval | None:
     """Paired over the test samples; a baseline without seeds stands for all of them."""
-    if any(r["right"] is None for r in (*runs, *others)):
-        return None
     others = list(others) * len(runs) if len(others) == 1 else others
-    right, expected = ([unpack(r["right"], r["samples"]) for r in part] for part in (runs, others))
-    return paired(right, expected)
+    right, expected = (
+        [unpack(r["right"], r["samples"]) for r in part if r["right"] is not None] for part in (runs, others)
+    )
+    whole = len(right) == len(runs) and len(expected) == len(others)
+    return paired(right, expected) if whole else None

@@ -23,6 +23,7 @@ from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_
 from ptq4snn.experiments.tables import raw_csv, text_table
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.report.text import number, table
+from ptq4snn.schema.report import Summary
 
 __all__ = ["Outcome", "identity", "run_experiment"]
 
@@ -113,10 +114,10 @@ def states_table(found: Comparison, paper: Sequence[str] | None) -> list[str]:
     rows = []
     for m in found.methods[1:]:
         s = [summary(r) for r in found.of(m)]
-        packets = [_packets(x) for x in s]
+        packets = [x["state_packets"] for x in s]
         size = [mean([x["state_bytes"]["logical"] for x in s]), mean([p["packed"] for p in packets])]
         bits = [mean([outside_stem(x) for x in s]), mean([x["average_bits_all"] for x in s])]
-        energy = [mean([p[n] for p in packets]) for n in ("energy", "energy_with_shifts")]
+        energy = [mean([p["energy"] for p in packets]), mean([p["energy_with_shifts"] for p in packets])]
         figures = [*bits, *(None if n is None else n / MIB for n in size), *energy]
         rows.append([m.label, split(s), *(number(v, "{:.3f}") for v in figures)])
     lines = table(titles, rows, left=1)
@@ -127,17 +128,7 @@ def states_table(found: Comparison, paper: Sequence[str] | None) -> list[str]:
     return [*lines, "", *table(titles, theirs, left=2)]
 
 
-def _packets(summary: dict[str, Any]) -> dict[str, Any]:
-    """Of a run that was stored before there was another packing, its only one."""
-    old = {
-        "packed": summary["state_bytes"]["packed"],
-        "energy": summary["state_energy"],
-        "energy_with_shifts": summary["state_energy_with_shifts"],
-    }
-    return summary.get("state_packets") or old
-
-
-def split(summaries: Sequence[dict[str, Any]]) -> str:
+def split(summaries: Sequence[Summary]) -> str:
     """Shares of 2, 4 and more bits, in %."""
     shares = [s["bits_split"] for s in summaries]
     two, four = (mean([s.get(b, 0.0) for s in shares]) or 0.0 for b in ("2", "4"))
@@ -145,7 +136,7 @@ def split(summaries: Sequence[dict[str, Any]]) -> str:
     return "/".join(f"{100 * v:.4g}" for v in (two, four, wide))
 
 
-def outside_stem(s: dict[str, Any]) -> float:
+def outside_stem(s: Summary) -> float:
     """Average bits of the states outside the stem."""
     return sum(int(b) * float(share) for b, share in s["bits_split"].items())
 

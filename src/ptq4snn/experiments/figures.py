@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ptq4snn.api import inspect
 from ptq4snn.evaluation.figures.common import Data
@@ -29,8 +29,8 @@ def inspected_cost(bench: Bench, recipe: Recipe) -> Data:
 
 def reported(bench: Bench, recipe: Recipe, name: str) -> Data:
     """A figure of the report of one run; without rows where it does not apply to the model."""
-    found: Data = run(bench.prepared(recipe), recipe).report["figures"].get(name, {"rows": []})
-    return found
+    figures = cast(dict[str, Data], run(bench.prepared(recipe), recipe).report["figures"])
+    return figures.get(name, {"rows": []})
 
 
 MAKERS: Mapping[str, Callable[[Bench, Recipe], Data]] = {

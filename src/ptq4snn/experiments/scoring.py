@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.progress import Progress
+from ptq4snn.schema.scores import Paired
 
 __all__ = ["pack", "score", "unpack"]
 
 
-def score(
-    model: nn.Module, batches: Any, batch_axis: int, limit: int | None, progress: Progress
-) -> dict[str, Any]:
+def score(model: nn.Module, batches: Any, batch_axis: int, limit: int | None, progress: Progress) -> Paired:
     """The result of `evaluate`, and `right`: a hex string with a bit for each sample (None: no classes)."""
     right: list[Tensor] = []
 
@@ -25,8 +24,7 @@ def score(
             right.append(logits.argmax(1) == y)
 
     result = evaluate(model, batches, batch_axis, progress, limit=limit, watch=note)
-    result["right"] = pack(torch.cat(right)) if right else None
-    return result
+    return {**result, "right": pack(torch.cat(right)) if right else None}
 
 
 def pack(right: Tensor) -> str:

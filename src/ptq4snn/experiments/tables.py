@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ptq4snn.experiments.comparison import Comparison, summary
 from ptq4snn.report.comparison import comparison_table
+from ptq4snn.schema.comparison import Run
 
 __all__ = ["raw_csv", "text_table"]
 
@@ -18,10 +19,10 @@ def text_table(comparison: Comparison, paper: Sequence[str] | None = None) -> li
     return comparison_table(comparison.to_dict(), paper)
 
 
-def record(run: dict[str, Any]) -> dict[str, Any]:
+def record(run: Run) -> dict[str, Any]:
     """A run as one flat line of figures."""
-    s = summary(run)
-    flat = {
+    s = cast(dict[str, Any], summary(run))
+    flat: dict[str, Any] = {
         "method": run["label"], "spec": run["spec"], "seed": run["seed"], "metric": run["metric"],
         "score": run["score"], "samples": run["samples"],
     }  # fmt: skip

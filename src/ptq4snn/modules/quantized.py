@@ -29,6 +29,7 @@ from ptq4snn.network.program import Program
 from ptq4snn.numerics.device import exact_arithmetic
 from ptq4snn.report.notebook import fragment
 from ptq4snn.report.static import report_of_plan
+from ptq4snn.schema.report import Report
 
 __all__ = ["Integers", "QuantizedModel"]
 
@@ -55,7 +56,7 @@ class QuantizedModel(nn.Module):
         self.plan, self.integers = plan, dict(integers)
         self.clock = Clock()
         self.one_step = False
-        self.report: dict[str, Any] = {}
+        self.report: Report = {}
         self.program: Program | None = None
         self.not_lowered = ""  # why there is no program
         self.source: str | None = None  # hash of the float weights it was made from
@@ -204,7 +205,7 @@ class QuantizedModel(nn.Module):
         """What a notebook shows."""
         return fragment(self._known())
 
-    def _known(self) -> dict[str, Any]:
+    def _known(self) -> Report:
         """The report, or where it was lost what the plan tells."""
         if self.report.get("summary"):
             return self.report

@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.hashing import file_digest
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.runtime.loading import read_contents
+from ptq4snn.schema.report import Report
 
 if TYPE_CHECKING:
     from ptq4snn.modules.quantized import QuantizedModel
@@ -85,7 +86,7 @@ def save_model(q: QuantizedModel, path: Path, page: bool = False) -> None:
     integers |= {**plan_integers, **program_integers}
     write_bundle(path, header, integers, {**floats, **plan_floats})
     try:
-        tie = {BUNDLE: file_digest(path)} if q.report else {}
+        tie: Report = {"bundle": file_digest(path)} if q.report else {}
         write_report(Path(f"{path}{REPORT}.json"), {**q.report, **tie})
         beside = Path(f"{path}{REPORT}.html")
         if html is not None:
@@ -96,7 +97,7 @@ def save_model(q: QuantizedModel, path: Path, page: bool = False) -> None:
         raise BundleError(f"the report {path}{REPORT}.json cannot be written: {why.strerror}") from why
 
 
-def _page(path: Path, report: dict[str, Any]) -> str:
+def _page(path: Path, report: Report) -> str:
     """The report's page."""
     from ptq4snn.report.page import render_page
 
@@ -114,13 +115,13 @@ def _int32(x: Tensor) -> Any:
     return x.detach().cpu().numpy().astype(np.int32)
 
 
-def write_report(path: Path, report: dict[str, Any]) -> None:
+def write_report(path: Path, report: Report) -> None:
     """As JSON, without NaN."""
     write_whole(path, json.dumps(report, indent=1, allow_nan=False))
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """The report in a file; an empty one where there is none, or something else."""
+    """The report in a file, its keys not checked; an empty one where there is none, or something else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -158,7 +159,7 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
     return q
 
 
-def _own_report(path: Path) -> dict[str, Any]:
+def _own_report(path: Path) -> Report:
     """The report beside a bundle; without one, or beside another bundle's, the model has none."""
     file = Path(f"{path}{REPORT}.json")
     report = read_report(file)
@@ -168,7 +169,7 @@ def _own_report(path: Path) -> dict[str, Any]:
     except BundleError as why:
         warnings.warn(f"the model is loaded without a report: {why}", stacklevel=4)
         return {}
-    return report
+    return cast(Report, report)
 
 
 def _tensor(a: Any) -> Tensor:

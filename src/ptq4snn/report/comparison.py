@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 from ptq4snn.report.text import number, table
+from ptq4snn.schema.comparison import ComparisonData
 
 __all__ = ["comparison_table"]
 
-Data = dict[str, Any]
+Column = Literal[
+    "score", "spread", "change_from_float", "change_from_baseline", "average_bits", "saturation", "flip_rate"
+]
 SCORED = {"accuracy": "accuracy %", "mIoU": "mIoU %"}
 
 
-def comparison_table(data: Data, paper: Sequence[str] | None = None) -> list[str]:
+def comparison_table(data: ComparisonData, paper: Sequence[str] | None = None) -> list[str]:
     """One line a method; `paper` are the cells of a column with the paper's own figures."""
-    rows: list[Data] = data["rows"]
+    rows = data["rows"]
 
-    def column(key: str, pattern: str = "{:.2f}", factor: float = 1.0) -> list[str]:
+    def column(key: Column, pattern: str = "{:.2f}", factor: float = 1.0) -> list[str]:
         return [number(r[key], pattern, factor, missing="") for r in rows]
 
     columns: list[tuple[str, Sequence[str]]] = [
@@ -44,7 +47,7 @@ def _bounds(interval: Sequence[float] | None) -> str:
     return "" if interval is None else f"{interval[0]:+.2f} .. {interval[1]:+.2f}"
 
 
-def _notes(data: Data) -> list[str]:
+def _notes(data: ComparisonData) -> list[str]:
     """What the columns mean: test samples, seeds, baselines."""
     seeds = ", ".join(map(str, data["seeds"]))
     run = data["runs"][0]

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ptq4snn.report.headline import score_of
+from ptq4snn.schema.report import Neuron, Report, Summary
 
 __all__ = [
     "Accuracy", "Change", "accuracies", "average_bits", "beside_weights", "composition", "exponents",
     "headline", "memory", "most_telling", "notes", "shape", "widths",
 ]  # fmt: skip
 
-Data = dict[str, Any]
 ALL = "all layers"  # the stage of neurons that have none
 
 
@@ -37,7 +37,7 @@ class Accuracy(NamedTuple):
     data: str
 
 
-def headline(summary: Data) -> list[str]:
+def headline(summary: Summary) -> list[str]:
     """The recipe in words: bits, coupling, allocation, rounding, arithmetic, T."""
     r = summary.get("recipe") or {}
     weights = "float weights" if r.get("weights") is None else f"W{r['weights']}"
@@ -51,27 +51,27 @@ def headline(summary: Data) -> list[str]:
     return words + ([f"T = {summary['steps']}"] if summary.get("steps") else [])
 
 
-def memory(summary: Data) -> dict[str, Change]:
+def memory(summary: Summary) -> dict[str, Change]:
     """Bytes of one sample: states with padding and metadata, weights without scales and biases.
 
     A network that runs for one step only has no states to keep.
     """
     found = {}
-    s, w = summary.get("state_bytes") or {}, summary.get("weight_bytes") or {}
-    if s.get("float"):
+    s, w = summary.get("state_bytes"), summary.get("weight_bytes")
+    if s and s.get("float"):
         found["states"] = Change(s["float"], s["packed"])
-    if w.get("float"):
+    if w and w.get("float"):
         found["weights"] = Change(w["float"], w["quantized"])
     return found
 
 
-def beside_weights(summary: Data) -> int:
+def beside_weights(summary: Summary) -> int:
     """Bytes of scales and biases."""
-    w = summary.get("weight_bytes") or {}
-    return int(w.get("scales", 0) + w.get("biases", 0))
+    w = summary.get("weight_bytes")
+    return w.get("scales", 0) + w.get("biases", 0) if w else 0
 
 
-def accuracies(report: Data) -> list[Accuracy]:
+def accuracies(report: Report) -> list[Accuracy]:
     """What `ptq4snn evaluate` measured, in its order; without labels nothing was."""
     rows = []
     for e in report.get("evaluations") or []:
@@ -81,16 +81,16 @@ def accuracies(report: Data) -> list[Accuracy]:
     return rows
 
 
-def states(neuron: Data) -> int:
+def states(neuron: Neuron) -> int:
     return int(neuron["channels"]) * int(neuron["elements"])
 
 
-def average_bits(neuron: Data) -> float:
+def average_bits(neuron: Neuron) -> float:
     """Over the channels, which have equally many states each."""
     return float(sum(int(b) * n for b, n in neuron["bits"].items()) / neuron["channels"])
 
 
-def composition(neurons: Sequence[Data]) -> dict[str, dict[int, int]]:
+def composition(neurons: Sequence[Neuron]) -> dict[str, dict[int, int]]:
     """Resident states of each width, by stage in the order of the network."""
     stages: dict[str, dict[int, int]] = {}
     for n in neurons:
@@ -101,7 +101,7 @@ def composition(neurons: Sequence[Data]) -> dict[str, dict[int, int]]:
     return {s: dict(sorted(w.items())) for s, w in stages.items()}
 
 
-def most_telling(neurons: Sequence[Data], most: int) -> tuple[list[Data], str]:
+def most_telling(neurons: Sequence[Neuron], most: int) -> tuple[list[Neuron], str]:
     """At most so many layers in the order of the network, and why these."""
     if len(neurons) <= most:
         return list(neurons), ""
@@ -114,22 +114,22 @@ def most_telling(neurons: Sequence[Data], most: int) -> tuple[list[Data], str]:
     return [neurons[i] for i in sorted(first)], "flips" if measured else "states"
 
 
-def shape(neuron: Data) -> str:
+def shape(neuron: Neuron) -> str:
     return "x".join(map(str, neuron["shape"]))
 
 
-def exponents(neuron: Data) -> str:
+def exponents(neuron: Neuron) -> str:
     k = neuron.get("k")
     if not k:
         return "-"
     return f"{k['min']}" if k["min"] == k["max"] else f"{k['min']}..{k['max']}"
 
 
-def widths(report: Data) -> list[str]:
+def widths(report: Report) -> list[str]:
     """States whose width is not the budget's, and why; first and last ones that have the budget's."""
     rules = ((report.get("summary") or {}).get("recipe") or {}).get("overrides") or {}
     kept = [n for n in report.get("neurons") or [] if n["carries_state"]]
-    why: dict[str, list[Data]] = {}
+    why: dict[str, list[Neuron]] = {}
     for n in kept:
         if not n["in_budget"]:
             why.setdefault(_reason(n, rules), []).append(n)
@@ -143,24 +143,24 @@ def widths(report: Data) -> list[str]:
     return found
 
 
-def _reason(n: Data, rules: Iterable[str]) -> str:
+def _reason(n: Neuron, rules: Iterable[str]) -> str:
     if any(fnmatchcase(n["name"], pattern) for pattern in rules):
         return "an override"
     return "its membrane is the output" if n["readout"] else "first layer" if n["stem"] else "no coupling"
 
 
-def _bits(neurons: Sequence[Data]) -> str:
+def _bits(neurons: Sequence[Neuron]) -> str:
     found = sorted({int(b) for n in neurons for b in n["bits"]})
     return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
 
-def _names(neurons: Sequence[Data]) -> str:
+def _names(neurons: Sequence[Neuron]) -> str:
     return ", ".join(n["name"] for n in neurons)
 
 
-def notes(report: Data) -> list[str]:
+def notes(report: Report) -> list[str]:
     """What is unusual about the network; the warnings begin with that word."""
-    neurons: list[Data] = report.get("neurons") or []
+    neurons: list[Neuron] = report.get("neurons") or []
     found = []
     stateless = [n["name"] for n in neurons if not n["carries_state"]]
     if stateless:
@@ -175,9 +175,9 @@ def notes(report: Data) -> list[str]:
             f"kept in float, and counted nowhere here: {', '.join(excluded)} ({sum(excluded.values()):,} "
             "parameters)"
         )
-    silent = report.get("silent") or {}
-    if silent.get("before"):
+    silent = report.get("silent")
+    if silent and silent.get("before"):
         found.append(f"WARNING: silent in the float network already, first at {silent['before']}")
-    if silent.get("lost"):
+    if silent and silent.get("lost"):
         found.append(f"WARNING: silent after quantization, first at {silent['lost'][0]}; give it more bits")
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.report.charts import (
@@ -22,6 +22,7 @@ from ptq4snn.report.charts import (
 )
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.run import Run
+from ptq4snn.schema.report import Report
 
 __all__ = ["FIGURES", "Figure", "figure_data", "figure_panels", "find_figure", "missing"]
 
@@ -88,14 +89,15 @@ def figure_panels(figure: Figure, data: Data, neurons: Sequence[str] = ()) -> li
 
 def figure_data(run: Run, name: str) -> Data | None:
     """What the figure is drawn from; None where the run has none, and `missing` tells why."""
-    find = {"report": of_report, "comparison": of_methods, "experiment": of_experiment}[run.kind]
-    return find(run.data, name)
+    if run.kind == "report":
+        return of_report(run.report, name)
+    return of_methods(run.data, name) if run.kind == "comparison" else of_experiment(run.data, name)
 
 
-def of_report(report: Data, name: str) -> Data | None:
+def of_report(report: Report, name: str) -> Data | None:
     if name in ("layers", "time"):
-        return {"neurons": report["neurons"]} if report["neurons"] else None
-    found: Data | None = report["figures"].get(name)
+        return {"neurons": [*report["neurons"]]} if report["neurons"] else None
+    found = cast(dict[str, Data], report["figures"]).get(name)
     if found is None or not (found["rows"] or found.get("stages")):
         return None
     if name == "allocation" and found["by"] == "uniform":

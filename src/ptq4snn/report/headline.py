@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ptq4snn.report.units import change, percent, significant, size, smaller
+from ptq4snn.schema.report import Evaluation, Report, Summary
 
 __all__ = ["Card", "cards", "lead", "score_of", "setting", "title", "warnings"]
-
-Data = dict[str, Any]
-METRICS = {"classification": "accuracy", "segmentation": "mIoU"}  # what a task is judged by
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,7 @@ class Card:
     lengths: tuple[float, float] | None = None  # of the bars of both networks, as shares
 
 
-def title(summary: Data) -> str:
+def title(summary: Summary) -> str:
     """4-bit weights, 4-bit membrane states."""
     recipe = summary["recipe"]
     weights = "float weights" if recipe["weights"] is None else f"{recipe['weights']}-bit weights"
@@ -30,7 +27,7 @@ def title(summary: Data) -> str:
     return f"{weights.capitalize()}, {states} membrane states"
 
 
-def setting(summary: Data) -> list[str]:
+def setting(summary: Summary) -> list[str]:
     """How it was made, in a few words each."""
     recipe = summary["recipe"]
     return [
@@ -43,14 +40,15 @@ def setting(summary: Data) -> list[str]:
     ]
 
 
-def score_of(evaluation: Data) -> tuple[str, float | None, float | None]:
+def score_of(evaluation: Evaluation) -> tuple[str, float | None, float | None]:
     """Metric, score of the float network, score of the quantized one; in %."""
-    metric = METRICS.get(evaluation["task"], "accuracy")
-    before = (evaluation.get("float") or {}).get(metric)
-    return metric, before, (evaluation.get("quantized") or {}).get(metric)
+    maps = evaluation["task"] == "segmentation"
+    sides = (evaluation.get("float") or {}, evaluation.get("quantized") or {})
+    before, after = (side.get("mIoU") if maps else side.get("accuracy") for side in sides)
+    return "mIoU" if maps else "accuracy", before, after
 
 
-def lead(report: Data) -> str:
+def lead(report: Report) -> str:
     s = report["summary"]
     before, after = totals(report)
     same = f"The quantized network decides like the float one on {percent(s['agreement'])} of {held_out(s)}"
@@ -61,25 +59,25 @@ def lead(report: Data) -> str:
     return f"{same}, and needs {sizes} for weights and states: {ratio} less memory."
 
 
-def held_out(summary: Data) -> str:
+def held_out(summary: Summary) -> str:
     if summary["task"] == "segmentation":
         return f"the pixels of {summary['held_out']:,} held-out images"
     return f"{summary['held_out']:,} held-out samples"
 
 
-def totals(report: Data) -> tuple[float, float]:
+def totals(report: Report) -> tuple[float, float]:
     """Bytes for one sample, before and after."""
     s = report["summary"]
-    rows = (report["figures"].get("memory") or {}).get("rows")
-    if rows:
-        before, after = (sum(r[key] or 0 for r in rows) for key in ("before", "after"))
+    drawn = report["figures"].get("memory")
+    if drawn and drawn.get("rows"):
+        before, after = (sum(r[key] or 0 for r in drawn["rows"]) for key in ("before", "after"))
         return before, after
     w, b = s["weight_bytes"], s["state_bytes"]
     before, after = w["float"] + b["float"], w["quantized"] + w["scales"] + b["packed"]
     return before + w["biases"], after + w["biases"]
 
 
-def cards(report: Data) -> list[Card]:
+def cards(report: Report) -> list[Card]:
     s = report["summary"]
     w, b = s["weight_bytes"], s["state_bytes"]
     scales = w["scales"] + w["biases"]
@@ -100,7 +98,7 @@ def cards(report: Data) -> list[Card]:
     ]
 
 
-def bits_of(s: Data) -> str:
+def bits_of(s: Summary) -> str:
     """Average bits of the budget, and of all states where protected layers make a difference."""
     text, total = f"{significant(s['average_bits'])} bits on average", s.get("average_bits_all")
     if total is None or abs(total - s["average_bits"]) < 0.005:
@@ -108,7 +106,7 @@ def bits_of(s: Data) -> str:
     return f"{text}, {significant(total)} with the layers that keep more"
 
 
-def quality(report: Data) -> Card:
+def quality(report: Report) -> Card:
     """Accuracy where it was measured, or agreement with the float network."""
     s = report["summary"]
     agreement = f"{percent(s['agreement'])} agreement with float on {held_out(s)}"
@@ -139,7 +137,7 @@ def saving(label: str, before: float, after: float, small: str) -> Card:
     return Card(label, size(after), note, small, (1.0, after / before) if before else None)
 
 
-def warnings(report: Data) -> list[str]:
+def warnings(report: Report) -> list[str]:
     """What the reader must know before the numbers."""
     silent = report["silent"]
     found = []

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
 from ptq4snn.network.plan import Plan
 from ptq4snn.report import digest
 from ptq4snn.report.static import report_of_plan
 from ptq4snn.report.text import number
 from ptq4snn.report.units import percent, significant, size, smaller
+from ptq4snn.schema.report import Neuron, Report, Summary
 
 __all__ = ["fragment"]
 
-Data = dict[str, Any]
 BLUE = "#2f8fd0"  # reads on white and on black
 # widths up to: how much of BLUE
 TINTS = {2: 25, 3: 35, 4: 50, 8: 75}
@@ -41,7 +40,7 @@ STYLE = f"""
 """  # noqa: E501
 
 
-def fragment(report: Data) -> str:
+def fragment(report: Report) -> str:
     """Cards, the bits of the states, and a table of the layers; what is not known is left out."""
     summary, neurons = report.get("summary") or {}, report.get("neurons") or []
     words = " · ".join(digest.headline(summary))
@@ -52,8 +51,8 @@ def fragment(report: Data) -> str:
     )
 
 
-def _cards(report: Data) -> Iterable[str]:
-    s: Data = report.get("summary") or {}
+def _cards(report: Report) -> Iterable[str]:
+    s: Summary = report.get("summary") or {}
     for row in digest.accuracies(report)[-1:]:
         before = "" if row.before is None else f"float {row.before:.2f} %, "
         yield _card(row.metric, f"{row.after:.2f} %", f"{before}{row.samples:,} samples")
@@ -80,7 +79,7 @@ def _card(label: str, value: str, beside: str) -> str:
     return f"<div><dt>{escape(label)}</dt><dd>{escape(value)}{small}</dd></div>"
 
 
-def _composition(neurons: Sequence[Data]) -> str:
+def _composition(neurons: Sequence[Neuron]) -> str:
     """One bar of all resident states."""
     total: dict[int, int] = {}
     for widths in digest.composition(neurons).values():
@@ -104,7 +103,7 @@ def _bits_bar(widths: dict[int, int]) -> str:
     return f'<div class="bits">{"".join(parts)}</div>'
 
 
-def _table(neurons: Sequence[Data]) -> str:
+def _table(neurons: Sequence[Neuron]) -> str:
     if not neurons:
         return ""
     measured = any(n.get("flip_rate") is not None for n in neurons)
@@ -119,14 +118,14 @@ def _table(neurons: Sequence[Data]) -> str:
     )
 
 
-def _cells(n: Data, measured: bool, top: float) -> Iterable[str]:
+def _cells(n: Neuron, measured: bool, top: float) -> Iterable[str]:
     texts = [n["name"], n["kind"], digest.shape(n), f"{digest.average_bits(n):.2f}", digest.exponents(n)]
     yield from (f"<td>{escape(str(t))}</td>" for t in texts)
     if not measured:
         return
-    flips, rates = n.get("flip_rate"), n.get("firing_rate") or {}
+    flips, rates = n.get("flip_rate"), n.get("firing_rate")
     bar = f'<span class="bar" style="width:{100 * (flips or 0.0) / top:.0f}%"></span>'
-    before, after = (number(rates.get(k), "{:.3f}", missing="–") for k in ("before", "after"))
+    before, after = (number(rates and rates[k], "{:.3f}", missing="–") for k in ("before", "after"))
     yield f"<td>{number(n.get('saturation'), missing='–')}</td>"
     yield f'<td>{number(flips, factor=100, missing="–")}<span class="room">{bar}</span></td>'
     yield f"<td>{before} → {after}</td>"

@@ -18,13 +18,12 @@ from ptq4snn.report.run import Run, completed
 from ptq4snn.report.sections import of_added, of_run
 from ptq4snn.report.theme import BITS, DARK, LIGHT
 from ptq4snn.report.units import percent
+from ptq4snn.schema.report import Report
 
 __all__ = ["render_page", "write_page"]
 
-Data = dict[str, Any]
 
-
-def write_page(report: Data, path: Path, added: Sequence[Run] = (), name: str | None = None) -> None:
+def write_page(report: Report, path: Path, added: Sequence[Run] = (), name: str | None = None) -> None:
     """The page of a report, with what comparisons and experiments add to it.
 
     report: may be empty, where all there is to tell is added. name: of the run, if the file has another.
@@ -33,7 +32,7 @@ def write_page(report: Data, path: Path, added: Sequence[Run] = (), name: str | 
     write_whole(path, render_page(report, name or own, added))
 
 
-def render_page(report: Data, name: str, added: Sequence[Run] = ()) -> str:
+def render_page(report: Report, name: str, added: Sequence[Run] = ()) -> str:
     with needed_by("a page"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -61,7 +60,7 @@ def render_page(report: Data, name: str, added: Sequence[Run] = ()) -> str:
     )
 
 
-def first_screen(report: Data) -> Data:
+def first_screen(report: Report) -> dict[str, Any]:
     summary = report["summary"]
     return {
         "title": headline.title(summary),
@@ -75,7 +74,7 @@ def first_screen(report: Data) -> Data:
     }
 
 
-def of_several(added: Sequence[Run]) -> Data:
+def of_several(added: Sequence[Run]) -> dict[str, Any]:
     """Of comparisons and experiments alone: there are no cards."""
     names = ", ".join(run.path.name for run in added)
     return {

@@ -6,14 +6,16 @@ This package imports no torch: a report can be read where the model cannot.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ptq4snn.bundle.identity import check_report
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.schema.comparison import ComparisonData
+from ptq4snn.schema.report import Report
 
 __all__ = ["Kind", "Run", "completed", "read_run", "whole"]
 
@@ -28,6 +30,15 @@ class Run:
     path: Path  # the JSON file
     kind: Kind
     data: dict[str, Any]
+
+    @property
+    def report(self) -> Report:
+        """The data of a report, as it is meant; `whole` tells where somebody edited it."""
+        return cast(Report, self.data)
+
+    @property
+    def comparison(self) -> ComparisonData:
+        return cast(ComparisonData, self.data)
 
 
 def read_run(path: str | Path) -> Run:
@@ -44,17 +55,17 @@ def read_run(path: str | Path) -> Run:
     bundle = file.with_name(file.name.removesuffix(REPORT))
     if file.name.endswith(REPORT) and bundle.is_file():
         check_report(data, file, bundle)
-    return Run(file, kind, completed(data))
+    return Run(file, kind, dict(completed(data)))
 
 
-def completed(report: dict[str, Any]) -> dict[str, Any]:
+def completed(report: Mapping[str, Any]) -> Report:
     """A report of an older version tells what it knows: it has no figures and no evaluations."""
     found = {"figures": {}, "evaluations": [], **report}
     summary, neurons = found.get("summary"), found.get("neurons")
     if isinstance(summary, dict) and isinstance(neurons, list):
         known = _told_elsewhere(summary, neurons)
         found["summary"] = summary | {k: v for k, v in known.items() if k not in summary}
-    return found
+    return cast(Report, found)
 
 
 def _told_elsewhere(summary: dict[str, Any], neurons: list[Any]) -> dict[str, Any]:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
-from typing import Any
 
 from ptq4snn.report import digest
 from ptq4snn.report.text import ASCII, GAP, Marks, aligned, bar, number, printable, shortened, sparkline
 from ptq4snn.report.units import size, smaller
+from ptq4snn.schema.report import BeforeAfter, Counts, Neuron, Report, StateWords, Summary
 
 __all__ = ["WIDTH", "Line", "screen"]
 
-Data = dict[str, Any]
 Line = list[tuple[str, str]]
 
 WIDTH = 100
@@ -28,7 +27,7 @@ SHADES = {3: ("░", "green"), 5: ("▒", "cyan"), 8: ("▓", "blue"), 16: ("█
 WIDE = {16: "#", 32: "@"}
 
 
-def screen(report: Data, everything: bool = False, marks: Marks = ASCII, width: int = WIDTH) -> list[Line]:
+def screen(report: Report, everything: bool = False, marks: Marks = ASCII, width: int = WIDTH) -> list[Line]:
     """Recipe, totals, bits by stage, layers, notes; `everything`: all layers and stages."""
     summary, neurons = report.get("summary") or {}, report.get("neurons") or []
     parts = [
@@ -56,7 +55,7 @@ def _cropped(line: Line, width: int) -> Line:
     return [*kept, ("..", "")]
 
 
-def _headline(summary: Data, width: int) -> list[Line]:
+def _headline(summary: Summary, width: int) -> list[Line]:
     """The words of the recipe, on a second line where there is no room."""
     first, *words = digest.headline(summary)
     lines: list[Line] = [[(first, "bold")]]
@@ -88,7 +87,7 @@ def _in_pairs(lines: Sequence[Line]) -> Iterator[Line]:
             yield left
 
 
-def _accuracy(report: Data, marks: Marks) -> list[Line]:
+def _accuracy(report: Report, marks: Marks) -> list[Line]:
     lines = []
     for row in digest.accuracies(report)[-EVALUATIONS:]:
         text, style = f"{row.after:.2f} %", "bold"
@@ -100,7 +99,7 @@ def _accuracy(report: Data, marks: Marks) -> list[Line]:
     return lines
 
 
-def _totals(s: Data, marks: Marks) -> list[Line]:
+def _totals(s: Summary, marks: Marks) -> list[Line]:
     """The numbers people want first; what was not measured is left out."""
     lines = []
     if s.get("agreement") is not None:
@@ -124,19 +123,19 @@ def _memory(name: str, change: digest.Change, marks: Marks) -> Line:
     return [*line, (filled, "cyan"), (marks.rest * (MEMORY_BAR - len(filled)), "dim")]
 
 
-def _short_totals(s: Data, marks: Marks) -> Iterator[Line]:
+def _short_totals(s: Summary, marks: Marks) -> Iterator[Line]:
     """One value each, two of them on a line."""
 
-    def change(pair: Data, pattern: str, factor: float = 1.0) -> str:
+    def change(pair: BeforeAfter | Counts, pattern: str, factor: float = 1.0) -> str:
         before, after = (number(pair[k], pattern, factor, missing="-") for k in ("before", "after"))
         return f"{before} {marks.arrow} {after}"
 
     if s.get("average_bits"):  # 0: nothing is in the budget
         rest = f" (all states {number(s.get('average_bits_all'), '{:.3f}', missing='-')})"
         yield _labelled("average bits", number(s["average_bits"], "{:.3f}"), rest=rest)
-    if s.get("flip_rate") is not None:
-        style = f"bold {_grade(s['flip_rate'], 0.05, 0.1)}"
-        yield _labelled("spike flips", number(s["flip_rate"], "{:.3f} %", 100), style)
+    if (flips := s.get("flip_rate")) is not None:
+        style = f"bold {_grade(flips, 0.05, 0.1)}"
+        yield _labelled("spike flips", number(flips, "{:.3f} %", 100), style)
     if s.get("saturation") is not None:
         yield _labelled("saturated states", number(s["saturation"], "{:.3f} %"))
     if s.get("silent_channels"):
@@ -154,13 +153,13 @@ def _short_totals(s: Data, marks: Marks) -> Iterator[Line]:
         yield _labelled("streams (int16)", size(s["stream_bytes"]))
 
 
-def _words(words: Data | None, marks: Marks) -> str:
+def _words(words: StateWords | None, marks: Marks) -> str:
     if not words:
         return " of M32"
     return f" of M32 ({words['m32']:,} {marks.arrow} {words['packed']:,} SRAM words a step)"
 
 
-def _stages(neurons: Sequence[Data], everything: bool, marks: Marks) -> list[Line]:
+def _stages(neurons: Sequence[Neuron], everything: bool, marks: Marks) -> list[Line]:
     """A bar for each part of the network: which share of its resident states has how many bits."""
     stages = digest.composition(neurons)
     shown = list(stages)
@@ -192,7 +191,7 @@ def _stacked(widths: dict[int, int], marks: Marks) -> Line:
     return spans
 
 
-def _layers(neurons: Sequence[Data], everything: bool, marks: Marks, width: int) -> list[Line]:
+def _layers(neurons: Sequence[Neuron], everything: bool, marks: Marks, width: int) -> list[Line]:
     """One line a layer, those that tell most in the order of the network."""
     if not neurons:
         return []
@@ -212,13 +211,13 @@ def _layers(neurons: Sequence[Data], everything: bool, marks: Marks, width: int)
     return lines
 
 
-def _columns(neurons: Sequence[Data], marks: Marks) -> list[tuple[str, list[str], list[str]]]:
+def _columns(neurons: Sequence[Neuron], marks: Marks) -> list[tuple[str, list[str], list[str]]]:
     """Title, cells and their styles; columns that have nothing to tell are left out."""
     flips = [n.get("flip_rate") for n in neurons]
     graded = ["" if f is None else _grade(f, 0.05, 0.1) for f in flips]
     top = max((f for f in flips if f is not None), default=0.0) or 1.0
     bars = [bar((f or 0.0) / top, FLIP_BAR, marks).ljust(FLIP_BAR) for f in flips]
-    curves = [_curve((n.get("over_time") or {}).get("flip_rate") or [], marks) for n in neurons]
+    curves = [_curve(_flips_over_time(n), marks) for n in neurons]
     none = [""] * len(neurons)
     columns = [
         ("layer", [n["name"] for n in neurons], none),
@@ -234,7 +233,12 @@ def _columns(neurons: Sequence[Data], marks: Marks) -> list[tuple[str, list[str]
     return [c for c in columns if any(cell.strip(" -") for cell in c[1])]
 
 
-def _rates(rates: Data | None, marks: Marks) -> str:
+def _flips_over_time(n: Neuron) -> Sequence[float | None]:
+    seen = n.get("over_time")
+    return (seen.get("flip_rate") or []) if seen else []
+
+
+def _rates(rates: BeforeAfter | None, marks: Marks) -> str:
     if not rates:
         return "-"
     before, after = (number(rates[k], "{:.3f}", missing="-") for k in ("before", "after"))

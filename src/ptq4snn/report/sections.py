@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ptq4snn.report import tables as tell
 from ptq4snn.report.charts import distributions
-from ptq4snn.report.charts.segmentation import KINDS
 from ptq4snn.report.digest import widths
 from ptq4snn.report.figures import FIGURES, figure_panels, of_experiment, of_report
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
 from ptq4snn.report.run import Run, whole
+from ptq4snn.schema.figures import SegmentationRow
+from ptq4snn.schema.report import Report
 
 __all__ = ["Section", "Slot", "of_added", "of_run"]
 
-Data = dict[str, Any]
 LEADS = {  # by what bits were given
     "mpba": "Channels that fire often or matter much get more bits, the others fewer.",
     "benefit": "Channels whose states gain most from more bits get them, the others fewer.",
@@ -44,14 +43,14 @@ class Section:
     tables: list[tell.Table] = field(default_factory=list)
     folded: list[tell.Table] = field(default_factory=list)  # shown on demand
     note: str = ""
-    pictures: Sequence[Data] = ()  # of a segmentation
+    pictures: Sequence[SegmentationRow] = ()  # of a segmentation
     choice: str = ""  # what a select of all charts chooses
 
     def __bool__(self) -> bool:
         return any(self.groups) or bool(self.tables or self.note or self.pictures)
 
 
-def of_run(report: Data, payload: Payload) -> list[Section]:
+def of_run(report: Report, payload: Payload) -> list[Section]:
     """All that a report has to show; the accuracy comes first."""
     found = [
         accuracy(report),
@@ -68,16 +67,16 @@ def of_run(report: Data, payload: Payload) -> list[Section]:
     return [section for section in found if section]
 
 
-def accuracy(report: Data) -> Section:
+def accuracy(report: Report) -> Section:
     note = "" if report["evaluations"] else "No labelled data yet: ptq4snn evaluate adds a line here."
     return Section("accuracy", "Accuracy", "Accuracy", tables=[tell.accuracy(report)], note=note)
 
 
-def memory(report: Data, payload: Payload) -> Section:
+def memory(report: Report, payload: Payload) -> Section:
     return Section("memory", "Memory", "Memory before and after", groups=[drawn(report, "memory", payload)])
 
 
-def layers(report: Data) -> Section:
+def layers(report: Report) -> Section:
     return Section(
         "layers",
         "Layers",
@@ -88,7 +87,7 @@ def layers(report: Data) -> Section:
     )
 
 
-def channels(report: Data, payload: Payload) -> Section:
+def channels(report: Report, payload: Payload) -> Section:
     return Section(
         "distributions",
         "Distributions",
@@ -99,7 +98,7 @@ def channels(report: Data, payload: Payload) -> Section:
     )
 
 
-def bridge(report: Data, payload: Payload) -> Section:
+def bridge(report: Report, payload: Payload) -> Section:
     return Section(
         "bridge",
         "Bridge",
@@ -109,22 +108,22 @@ def bridge(report: Data, payload: Payload) -> Section:
     )
 
 
-def allocation(report: Data, payload: Payload) -> Section:
+def allocation(report: Report, payload: Payload) -> Section:
     """One sentence where all channels have the same bits."""
-    found = report["figures"].get("allocation") or {}
+    found = report["figures"].get("allocation")
     section = Section(
         "allocation", "Bits", "Where the bits went", groups=[drawn(report, "allocation", payload)]
     )
-    if found.get("by") == "uniform" and found.get("average_bits") is not None:
+    if found and found.get("by") == "uniform" and found.get("average_bits") is not None:
         section.note = f"All states in the budget have {found['average_bits']:g} bits: there is no ranking."
     others = "; ".join(widths(report))
     section.note = " ".join(filter(None, (section.note, others and f"Widths with a reason: {others}.")))
-    if any(section.groups):
+    if found and any(section.groups):
         section.lead = LEADS.get(found.get("by", ""), "")
     return section
 
 
-def behaviour(report: Data, payload: Payload) -> Section:
+def behaviour(report: Report, payload: Payload) -> Section:
     return Section(
         "behaviour",
         "Inside",
@@ -134,7 +133,7 @@ def behaviour(report: Data, payload: Payload) -> Section:
     )
 
 
-def cost(report: Data, payload: Payload) -> Section:
+def cost(report: Report, payload: Payload) -> Section:
     return Section(
         "cost",
         "Cost",
@@ -144,13 +143,21 @@ def cost(report: Data, payload: Payload) -> Section:
     )
 
 
-def segmentation(report: Data) -> Section:
-    found = of_report(report, "segmentation") or {"rows": ()}
-    rows = [{key: r[key] for key in (*KINDS, "differs")} for r in found["rows"]]
+def segmentation(report: Report) -> Section:
+    found = report["figures"].get("segmentation")
+    rows = [pictured(r) for r in found["rows"]] if found else []
     return Section("segmentation", "Examples", "Segmentation examples", pictures=rows)
 
 
-def drawn(report: Data, name: str, payload: Payload) -> list[Slot]:
+def pictured(r: SegmentationRow) -> SegmentationRow:
+    """A row that lacks a picture is told before there is a page."""
+    return {
+        "image": r["image"], "label": r["label"], "float": r["float"], "quantized": r["quantized"],
+        "differs": r["differs"],
+    }  # fmt: skip
+
+
+def drawn(report: Report, name: str, payload: Payload) -> list[Slot]:
     data = of_report(report, name)
     return [] if data is None else slots(figure_panels(FIGURES[name], data), payload)
 
@@ -159,7 +166,7 @@ def slots(panels: Sequence[Panel], payload: Payload) -> list[Slot]:
     return [Slot(payload.add([("", p)]), p) for p in panels]
 
 
-def chosen(report: Data, payload: Payload) -> list[Slot]:
+def chosen(report: Report, payload: Payload) -> list[Slot]:
     """Distributions: the places show the channels of one neuron, which the reader chooses."""
     data = of_report(report, "distributions")
     if data is None:
@@ -190,5 +197,5 @@ def of_one(run: Run, name: str, payload: Payload) -> Section:
         if data is not None:
             section.groups.append(slots(figure_panels(figure, data), payload))
     if "runs" in run.data and run.data["rows"]:
-        section.tables.append(tell.methods(run.data))
+        section.tables.append(tell.methods(run.comparison))
     return section

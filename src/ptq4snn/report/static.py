@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ptq4snn.cost.accounting import WeightCost, is_mixed, resident_states, state_cost, weight_cost
-from ptq4snn.cost.facts import neuron_facts, stages_of, weight_bytes
+from ptq4snn.cost.facts import neuron_facts, stages_of, state_bytes, weight_bytes
 from ptq4snn.network.plan import Plan
+from ptq4snn.schema.report import Report, Summary
 
 __all__ = ["report_of_plan"]
 
 
-def report_of_plan(plan: Plan, weights: Mapping[str, int] | None = None) -> dict[str, Any]:
+def report_of_plan(plan: Plan, weights: Mapping[str, int] | None = None) -> Report:
     """A report without measurements. weights: how many each projection has; None leaves out their bytes."""
     cost = state_cost(resident_states(plan), is_mixed(plan))
-    summary: dict[str, Any] = {
+    summary: Summary = {
         "recipe": plan.recipe,
         "beta": plan.beta,
         "percentile": plan.percentile,
@@ -23,7 +23,7 @@ def report_of_plan(plan: Plan, weights: Mapping[str, int] | None = None) -> dict
         "steps": plan.steps,
         "average_bits": plan.average_bits(),
         "average_bits_all": cost.average_bits,
-        "state_bytes": {"float": cost.float32, "packed": cost.packed},
+        "state_bytes": state_bytes(cost),
         "state_energy": cost.energy,
         "state_words": {"m32": cost.m32_words, "packed": cost.words},
         "channels": sum(n.channels for n in plan.neurons.values()),

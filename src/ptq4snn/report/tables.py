@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ptq4snn.report.headline import score_of
 from ptq4snn.report.units import NONE, change, percent, significant, size
+from ptq4snn.schema.comparison import ComparisonData, MethodRow
+from ptq4snn.schema.report import Evaluation, Neuron, Projection, Report
 
 __all__ = ["Cell", "Table", "accuracy", "layers", "methods", "projections"]
-
-Data = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def number(value: float | None, text: str) -> Cell:
     return Cell(NONE if value is None else text, value)
 
 
-def layers(neurons: Sequence[Data]) -> Table:
+def layers(neurons: Sequence[Neuron]) -> Table:
     columns = (
         "Layer", "Kind", "Stage", "#", "States", "Bits", "k", "Saturated %", "Flipped %", "Rate before %",
         "Rate after %", "Silent",
@@ -51,7 +50,7 @@ def layers(neurons: Sequence[Data]) -> Table:
     return Table("All layers with a membrane state", columns, rows, 3, (1, 2), "layers")
 
 
-def layer(i: int, n: Data) -> list[Cell]:
+def layer(i: int, n: Neuron) -> list[Cell]:
     rate, k, silent = n["firing_rate"], n["k"], n["silent_channels"]
     states = n["channels"] * n["elements"]
     ends = [significant(k[end]) for end in ("min", "max")] if k else []
@@ -82,7 +81,7 @@ def shares(value: float | None) -> Cell:
     return number(value, f"{100 * (value or 0):.2f}")
 
 
-def widths(n: Data) -> Cell:
+def widths(n: Neuron) -> Cell:
     """How many channels have which width."""
     counts = sorted((int(b), c) for b, c in n["bits"].items())
     total = sum(c for _, c in counts) or 1
@@ -91,7 +90,7 @@ def widths(n: Data) -> Cell:
     return Cell(f"{average:.2f}", average, [(str(b), 100 * c / total) for b, c in counts], spoken)
 
 
-def projections(found: Sequence[Data]) -> Table:
+def projections(found: Sequence[Projection]) -> Table:
     columns = (
         "Projection", "Role", "Reads", "Bits", "Float bytes", "Bytes", "Synaptic operations before", "After",
         "Dead columns",
@@ -100,7 +99,7 @@ def projections(found: Sequence[Data]) -> Table:
     return Table("All projections", columns, rows, 3, (1, 2), "projections")
 
 
-def projection(p: Data) -> list[Cell]:
+def projection(p: Projection) -> list[Cell]:
     w, ops = p["weight_bytes"], p["synops"] or {"before": None, "after": None}
     before, packed = w["float"] + w["biases"], w["quantized"] + w["scales"] + w["biases"]
     dead = p.get("dead_gptq_columns")
@@ -117,7 +116,7 @@ def projection(p: Data) -> list[Cell]:
     ]
 
 
-def accuracy(report: Data) -> Table:
+def accuracy(report: Report) -> Table:
     """What `evaluate` measured, and the held-out samples, which need no labels."""
     s = report["summary"]
     rows = [evaluated(e) for e in report["evaluations"]]
@@ -129,14 +128,14 @@ def accuracy(report: Data) -> Table:
     return Table("Accuracy and agreement", columns, rows, 2)
 
 
-def evaluated(e: Data) -> list[Cell]:
+def evaluated(e: Evaluation) -> list[Cell]:
     metric, before, after = score_of(e)
     cells = [NONE if v is None else f"{v:.2f} %" for v in (before, after)]
     points = None if before is None or after is None else after - before
     return [Cell(t) for t in (e["data"], metric, f"{e['samples']:,}", *cells, change(points))]
 
 
-def methods(found: Data) -> Table:
+def methods(found: ComparisonData) -> Table:
     """The rows of a comparison."""
     metric = found["rows"][0]["metric"]
     columns = (
@@ -146,7 +145,7 @@ def methods(found: Data) -> Table:
     return Table("Methods", columns, [method(r) for r in found["rows"]], 1)
 
 
-def method(r: Data) -> list[Cell]:
+def method(r: MethodRow) -> list[Cell]:
     spread = "" if r["spread"] is None else f" ± {r['spread']:.2f}"
     interval = r["interval_95"]
     between = "" if interval is None else f"{change(interval[0])} to {change(interval[1])}"

@@ -11,6 +11,7 @@ from typing import Any
 from ptq4snn.extras import is_there
 from ptq4snn.report.screen import WIDTH, Line, screen
 from ptq4snn.report.text import Marks, printable
+from ptq4snn.schema.report import Report
 
 __all__ = ["plain", "rich_text", "show", "show_lines"]
 
@@ -18,7 +19,7 @@ LEAST = 80  # columns of the narrowest terminal that the screen is made for
 PROBE = "▁▏→×─·░"
 
 
-def show(report: dict[str, Any], everything: bool = False) -> None:
+def show(report: Report, everything: bool = False) -> None:
     """Print a report to stdout; `everything`: all of its layers."""
     terminal = sys.stdout.isatty()
     columns = shutil.get_terminal_size((WIDTH, 24)).columns if terminal else WIDTH

@@ -6,20 +6,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save
 from torch import nn
 
 from ptq4snn.checkpoint.naming import COUNTER
 from ptq4snn.files import write_whole
+from ptq4snn.schema.scores import Result
 from ptq4snn.training.recipe import TrainingRecipe
 from ptq4snn.training.state import Place
 
 __all__ = ["card", "headline", "save_weights"]
 
 
-def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: dict[str, Any]) -> None:
+def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: Result) -> None:
     """Float32 weights with what was measured in the file's metadata, written whole or not at all."""
     state = {k: v.contiguous().clone() for k, v in model.state_dict().items() if not k.endswith(COUNTER)}
     figures = {k: v for k, v in result.items() if isinstance(v, int | float)}
@@ -28,7 +28,7 @@ def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: d
     write_whole(path, save(state, about))
 
 
-def headline(result: dict[str, Any], what: str = "test samples") -> str:
+def headline(result: Result, what: str = "test samples") -> str:
     """The figures of a test in one phrase."""
     if result.get("mIoU") is not None:
         kind = f"mIoU {result['mIoU']:.2f} %, aAcc {result['aAcc']:.2f} %, mAcc {result['mAcc']:.2f} %"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
@@ -16,6 +16,7 @@ from ptq4snn.evaluation.figures.membrane_cost import membrane_cost
 from ptq4snn.evaluation.figures.memory import memory
 from ptq4snn.evaluation.figures.segmentation import segmentation
 from ptq4snn.network.plan import Plan
+from ptq4snn.schema.figures import Figures
 
 if TYPE_CHECKING:
     from ptq4snn.evaluation.fidelity import Fidelity
@@ -27,7 +28,7 @@ __all__ = ["make_figures"]
 def make_figures(
     prepared: Prepared, assembly: Assembly, plan: Plan, found: Fidelity, trials: Sequence[Trial],
     cost: PlanCost,
-) -> dict[str, Data]:  # fmt: skip
+) -> Figures:  # fmt: skip
     """Data by the figure's name; a figure that does not apply is left out."""
     weights = sum(p.weight.integers.numel() for p in assembly.lattice.projections.values())
     made = {
@@ -39,7 +40,7 @@ def make_figures(
         "sweep": sweep(trials),
         "segmentation": None if found.examples is None else segmentation(found.examples),
     }
-    return {name: rounded(data) for name, data in made.items() if data is not None}
+    return cast(Figures, {name: rounded(data) for name, data in made.items() if data is not None})
 
 
 def sweep(trials: Sequence[Trial]) -> Data | None:
