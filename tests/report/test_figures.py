@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
+import pkgutil
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from report import samples
+from schema.walk import keys
 
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.report.charts import allocation, distributions, layers, membrane_cost, memory, sweep, time
+from ptq4snn.experiments.catalog import EXPERIMENTS
+from ptq4snn.report import figures
 from ptq4snn.report.drawing import check_target, figure_spec, write_figure
-from ptq4snn.report.figures import FIGURES, figure_data, figure_panels, find_figure, missing, of_report
+from ptq4snn.report.figures import (
+    FIGURES,
+    allocation,
+    distributions,
+    figure_data,
+    figure_panels,
+    find_figure,
+    layers,
+    membrane_cost,
+    memory,
+    missing,
+    sweep,
+    time,
+)
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.run import Kind, Run
 from ptq4snn.report.theme import DARK, LIGHT
+from ptq4snn.schema.figures import Figures
 
 KINDS: dict[Kind, Any] = {
     "report": samples.report(segmentation=True),
@@ -37,6 +55,22 @@ def drawn(kind: Kind, name: str) -> list[Panel]:
     data = figure_data(run_of(kind), name)
     assert data is not None
     return figure_panels(FIGURES[name], data)
+
+
+def test_one_module_for_each_figure() -> None:
+    """With its data, its chart and its words; and a place on the page, of its own or beside another's."""
+    names = {m.name for m in pkgutil.iter_modules(figures.__path__)} - {"common"}
+    assert {f.name.replace("-", "_") for f in FIGURES.values()} == names
+    for f in FIGURES.values():
+        module = importlib.import_module(f"ptq4snn.report.figures.{f.name.replace('-', '_')}")
+        assert module.FIGURE is f and module.__doc__ and f.line and module.panels is f.panels
+        assert hasattr(module, "data") == (f.name in keys(Figures)), f"{f.name}: data"
+        assert (f.look is None) <= hasattr(module, "data"), "what a report does not hold is looked up"
+        assert hasattr(module, "text") == (f.text is not None)
+        assert f.absent(samples.report()), "why it is missing"  # type: ignore[arg-type]
+    assert {f.name for f in FIGURES.values() if f.heading is None} == {"time", "methods"}
+    drawn_as_text = {e.name for e in EXPERIMENTS.values() if e.kind == "figure"}
+    assert {f.name for f in FIGURES.values() if f.text is not None} == drawn_as_text
 
 
 def test_every_figure_has_a_run_that_shows_it() -> None:
@@ -256,7 +290,7 @@ def test_names_that_look_like_colours_stay_names() -> None:
         n["name"] = f"@{n['name']}"
     report["figures"]["allocation"]["stages"] = {"@stage": {"4": 1.0}}
     for name in ("layers", "allocation"):
-        data = of_report(report, name)
+        data = FIGURES[name].of_report(report)  # type: ignore[arg-type]
         assert data is not None
         text = json.dumps(figure_spec(FIGURES[name], figure_panels(FIGURES[name], data)))
         assert ("@stage" in text) and '"@after"' not in text and '"@bits4"' not in text

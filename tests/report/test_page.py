@@ -225,7 +225,7 @@ def test_every_chart_has_words_and_data(page: str) -> None:
 
 def test_equal_parts_of_a_payload_are_shared() -> None:
     report = samples.report()
-    panels = FIGURES["layers"].make({"neurons": report["neurons"]})
+    panels = FIGURES["layers"].panels({"neurons": report["neurons"]})
     both = Payload()
     both.add([("", panels[0])])
     both.add([("a", panels[0]), ("b", panels[1])])

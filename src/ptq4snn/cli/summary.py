@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from ptq4snn.experiments.drawings import DRAWINGS
 from ptq4snn.report.comparison import comparison_table
+from ptq4snn.report.figures import FIGURES
 from ptq4snn.report.run import Run, read_run, whole
 from ptq4snn.report.terminal import show, show_lines
 
@@ -30,4 +30,4 @@ def lines(found: Run) -> list[str]:
     head = [f"{data['title']} ({data['part']} of the paper)", ""] if found.kind == "experiment" else []
     if "runs" in data:
         return head + comparison_table(found.comparison)
-    return head + DRAWINGS[data["experiment"]](data)
+    return head + FIGURES[data["experiment"]].lines(data)

@@ -23,10 +23,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ptq4snn.network.plan import NeuronPlan, Plan, ProjectionPlan
-from ptq4snn.network.program import Neuron, Program
 
 if TYPE_CHECKING:
     from ptq4snn.discovery.discover import Discovery
+    from ptq4snn.network.program import Program
 
 __all__ = [
     "Operations", "StateCost", "StateTensor", "WeightCost", "is_mixed", "operations", "packet_cost",
@@ -178,6 +178,8 @@ def _scale_bits(n: NeuronPlan) -> int:
 
 def program_rows(program: Program) -> dict[str, int]:
     """Rows of one sample of every neuron, as runtime/state.py packs it."""
+    from ptq4snn.network.program import Neuron  # here, because a report is shown without NumPy
+
     return {
         op.name: program.values[op.output].positions if op.channel is None else 1
         for op in program.operations

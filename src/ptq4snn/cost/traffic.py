@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ptq4snn.cost.accounting import (
     FLOAT_BITS,
@@ -25,7 +26,9 @@ from ptq4snn.cost.accounting import (
     weight_cost,
 )
 from ptq4snn.network.plan import Plan
-from ptq4snn.network.program import Program
+
+if TYPE_CHECKING:
+    from ptq4snn.network.program import Program
 
 __all__ = ["PlanCost", "Resident", "Residents", "ideal_bytes", "moved_words", "plan_cost", "residents"]
 

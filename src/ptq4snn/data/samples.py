@@ -10,13 +10,12 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from ptq4snn.data.labels import VOID
 from ptq4snn.errors import DataError, PTQ4SNNError
 
 __all__ = [
     "VOID", "Batch", "Origin", "Preprocessing", "Readable", "SampleBatches", "Samples", "check_labels",
 ]  # fmt: skip
-
-VOID = 255  # label of pixels that are not scored
 
 Batch = Tensor | tuple[Tensor, Tensor]
 B = TypeVar("B", bound=Batch)

@@ -14,10 +14,10 @@ from ptq4snn.bundle.identity import BUNDLE
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, is_map
-from ptq4snn.evaluation.figures.common import rounded
-from ptq4snn.evaluation.figures.segmentation import segmentation
 from ptq4snn.modules.readout import find_readout, same_draws
 from ptq4snn.modules.saving import read_report, write_report
+from ptq4snn.report.figures import segmentation
+from ptq4snn.report.figures.common import rounded
 from ptq4snn.schema.report import Evaluation, Report
 from ptq4snn.schema.scores import Metrics, Result
 
@@ -51,7 +51,7 @@ def record(
         entry["float"] = entry["float"] or older.get("float")  # the float model has not changed
     report["evaluations"] = [*(e for e in evaluations if not _same(e, entry)), entry]
     if examples is not None:
-        report["figures"]["segmentation"] = rounded(segmentation(examples))
+        report["figures"]["segmentation"] = rounded(segmentation.data(examples))
     write_report(file, report)
     return report
 

@@ -15,7 +15,7 @@ from ptq4snn.cost.traffic import PlanCost, plan_cost
 from ptq4snn.discovery.discover import Discovery
 from ptq4snn.errors import SilentNetworkWarning
 from ptq4snn.evaluation.fidelity import Fidelity, compare
-from ptq4snn.evaluation.figures import make_figures
+from ptq4snn.evaluation.figure_sources import make_figures
 from ptq4snn.evaluation.rows import neuron_row, projection_row
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan

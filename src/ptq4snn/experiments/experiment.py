@@ -15,13 +15,13 @@ from ptq4snn import __version__
 from ptq4snn.experiments.catalog import BETAS, PERCENTILES, Experiment
 from ptq4snn.experiments.compare import Bench, Report, compare_on, silent, today
 from ptq4snn.experiments.comparison import Comparison, summary
-from ptq4snn.experiments.drawings import DRAWINGS
-from ptq4snn.experiments.figures import FIGURES, MAKERS
+from ptq4snn.experiments.figures import MAKERS, RECIPE
 from ptq4snn.experiments.intervals import mean
 from ptq4snn.experiments.methods import Method
 from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_setting
 from ptq4snn.experiments.tables import raw_csv, text_table
 from ptq4snn.hashing import code_digest, digest
+from ptq4snn.report.figures import FIGURES
 from ptq4snn.report.text import number, table
 from ptq4snn.schema.report import Summary
 
@@ -57,7 +57,8 @@ def run_experiment(
     head = [f"{experiment.title} ({experiment.part} of the paper)", ""]
     if experiment.kind == "figure":
         data = figure(experiment, bench, seeds[0], fields)
-        return Outcome([*head, *DRAWINGS[experiment.name](data)], {**about, **data}, flat_csv(data["rows"]))
+        shown = FIGURES[experiment.name].lines(data)
+        return Outcome([*head, *shown], {**about, **data}, flat_csv(data["rows"]))
     found = compare_on(bench, experiment.methods, seeds, experiment.baseline, fields, report)
     paper = same_setting(experiment.name, ran)
     foot = [difference(experiment.name, ran) if paper is None else source(paper)]
@@ -67,7 +68,7 @@ def run_experiment(
 
 def figure(experiment: Experiment, bench: Bench, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The figure's data, from the store if it is there."""
-    recipe = FIGURES.replace(seed=seed, **changes)
+    recipe = RECIPE.replace(seed=seed, **changes)
     key = Method(experiment.name, recipe, experiment.name).key()
     setting = {
         "version": __version__, "code": code_digest(), "figure": experiment.name, "recipe": key,
@@ -76,8 +77,8 @@ def figure(experiment: Experiment, bench: Bench, seed: int, changes: Mapping[str
     found = bench.store.get(setting)
     if found is None:
         with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
-            found = MAKERS[experiment.name](bench, recipe)
-        found = json.loads(json.dumps(found))
+            made = MAKERS[experiment.name](bench, recipe)
+        found = json.loads(json.dumps(made))
         bench.store.put(setting, found)
     return found
 
@@ -86,7 +87,7 @@ def identity(
     experiment: Experiment, bench: Bench, seeds: Sequence[int], changes: Mapping[str, Any], limit: int | None
 ) -> str:
     """The hash of what an experiment was run on: experiments that differ in it keep their own files."""
-    recipe = next((m.recipe for m in experiment.methods if m.recipe), FIGURES).replace(**changes)
+    recipe = next((m.recipe for m in experiment.methods if m.recipe), RECIPE).replace(**changes)
     drawn = [bench.drawn_digest(recipe.replace(seed=seed)) for seed in seeds]
     return digest(bench.identity, drawn, list(seeds), changes, limit)
 

@@ -7,33 +7,34 @@ from functools import partial
 from typing import Any, cast
 
 from ptq4snn.api import inspect
-from ptq4snn.evaluation.figures.common import Data
-from ptq4snn.evaluation.figures.membrane_cost import membrane_cost
 from ptq4snn.experiments.compare import Bench
 from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe
+from ptq4snn.report.figures import membrane_cost
+from ptq4snn.schema.figures import MembraneCostData
 
-__all__ = ["FIGURES", "MAKERS"]
+__all__ = ["MAKERS", "RECIPE"]
 
 # the exponents and scores hang on weight scales and float statistics, not on how weights are rounded
-FIGURES = Recipe.parse("paper+nearest+w4m4").replace(beta=0.8)
+RECIPE = Recipe.parse("paper+nearest+w4m4").replace(beta=0.8)
 
 
-def inspected_cost(bench: Bench, recipe: Recipe) -> Data:
+def inspected_cost(bench: Bench, recipe: Recipe) -> MembraneCostData:
     """The cost of states from the model's shapes alone: no checkpoint and no quantization are needed."""
     few = next(iter(bench.drawn(recipe)))
     found = inspect(bench.model, few, bench.batch_axis)
     modules: dict[str, Any] = dict(bench.model.named_modules())
-    return membrane_cost(found, sum(int(modules[n].weight.numel()) for n in found.projections))
+    return membrane_cost.data(found, sum(int(modules[n].weight.numel()) for n in found.projections))
 
 
-def reported(bench: Bench, recipe: Recipe, name: str) -> Data:
+def reported(bench: Bench, recipe: Recipe, name: str) -> Mapping[str, Any]:
     """A figure of the report of one run; without rows where it does not apply to the model."""
-    figures = cast(dict[str, Data], run(bench.prepared(recipe), recipe).report["figures"])
-    return figures.get(name, {"rows": []})
+    figures = cast(dict[str, Any], run(bench.prepared(recipe), recipe).report["figures"])
+    found: Mapping[str, Any] = figures.get(name, {"rows": []})
+    return found
 
 
-MAKERS: Mapping[str, Callable[[Bench, Recipe], Data]] = {
+MAKERS: Mapping[str, Callable[[Bench, Recipe], Mapping[str, Any]]] = {
     "membrane-cost": inspected_cost,
     **{name: partial(reported, name=name) for name in ("distributions", "bridge-analysis", "allocation")},
 }

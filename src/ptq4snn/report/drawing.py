@@ -11,7 +11,7 @@ from typing import Any
 from ptq4snn import files
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.extras import needed_by
-from ptq4snn.report.figures import Figure
+from ptq4snn.report.figure import Figure
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.theme import LIGHT, chart_config, paint
 

@@ -11,7 +11,7 @@ from ptq4snn import __version__
 from ptq4snn.extras import needed_by
 from ptq4snn.files import write_whole
 from ptq4snn.report import headline
-from ptq4snn.report.charts.segmentation import KINDS
+from ptq4snn.report.figures.segmentation import KINDS
 from ptq4snn.report.payload import Payload
 from ptq4snn.report.recipe import as_python, as_toml
 from ptq4snn.report.run import Run, completed

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptq4snn.report import tables as tell
-from ptq4snn.report.charts import distributions
 from ptq4snn.report.digest import widths
-from ptq4snn.report.figures import FIGURES, figure_panels, of_experiment, of_report
+from ptq4snn.report.figures import FIGURES, allocation, distributions, figure_panels
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
 from ptq4snn.report.run import Run, whole
@@ -16,11 +15,6 @@ from ptq4snn.schema.figures import SegmentationRow
 from ptq4snn.schema.report import Report
 
 __all__ = ["Section", "Slot", "of_added", "of_run"]
-
-LEADS = {  # by what bits were given
-    "mpba": "Channels that fire often or matter much get more bits, the others fewer.",
-    "benefit": "Channels whose states gain most from more bits get them, the others fewer.",
-}
 
 
 @dataclass(frozen=True)
@@ -54,26 +48,36 @@ def of_run(report: Report, payload: Payload) -> list[Section]:
     """All that a report has to show; the accuracy comes first."""
     found = [
         accuracy(report),
-        memory(report, payload),
+        figure("memory", report, payload),
         layers(report),
         channels(report, payload),
-        bridge(report, payload),
-        allocation(report, payload),
-        behaviour(report, payload),
-        cost(report, payload),
-        Section("sweep", "Sweep", "Search for β and percentile", groups=[drawn(report, "sweep", payload)]),
-        segmentation(report),
+        figure("bridge-analysis", report, payload),
+        allocated(report, payload),
+        figure("layers", report, payload, "time"),
+        figure("membrane-cost", report, payload),
+        figure("sweep", report, payload),
+        examples(report),
     ]
     return [section for section in found if section]
+
+
+def titled(name: str) -> Section:
+    """The section of a figure, with its words."""
+    words = FIGURES[name].heading
+    assert words is not None, name
+    return Section(words.id, words.short, words.title, words.lead)
+
+
+def figure(name: str, report: Report, payload: Payload, *more: str) -> Section:
+    """A figure, and others in the same section."""
+    section = titled(name)
+    section.groups = [drawn(report, n, payload) for n in (name, *more)]
+    return section
 
 
 def accuracy(report: Report) -> Section:
     note = "" if report["evaluations"] else "No labelled data yet: ptq4snn evaluate adds a line here."
     return Section("accuracy", "Accuracy", "Accuracy", tables=[tell.accuracy(report)], note=note)
-
-
-def memory(report: Report, payload: Payload) -> Section:
-    return Section("memory", "Memory", "Memory before and after", groups=[drawn(report, "memory", payload)])
 
 
 def layers(report: Report) -> Section:
@@ -88,65 +92,27 @@ def layers(report: Report) -> Section:
 
 
 def channels(report: Report, payload: Payload) -> Section:
-    return Section(
-        "distributions",
-        "Distributions",
-        "Weights and states of single channels",
-        "Float states beside the weights that feed them; below, what a stored state and weight can be.",
-        groups=[chosen(report, payload)],
-        choice="Neuron",
-    )
+    section = titled("distributions")
+    section.groups, section.choice = [chosen(report, payload)], "Neuron"
+    return section
 
 
-def bridge(report: Report, payload: Payload) -> Section:
-    return Section(
-        "bridge",
-        "Bridge",
-        "The bridge between weight and state scales",
-        "A state's scale is the weight's scale times 2 to the k. An observer would choose any scale.",
-        groups=[drawn(report, "bridge-analysis", payload)],
-    )
-
-
-def allocation(report: Report, payload: Payload) -> Section:
+def allocated(report: Report, payload: Payload) -> Section:
     """One sentence where all channels have the same bits."""
-    found = report["figures"].get("allocation")
-    section = Section(
-        "allocation", "Bits", "Where the bits went", groups=[drawn(report, "allocation", payload)]
-    )
+    found, section = report["figures"].get("allocation"), figure("allocation", report, payload)
     if found and found.get("by") == "uniform" and found.get("average_bits") is not None:
         section.note = f"All states in the budget have {found['average_bits']:g} bits: there is no ranking."
     others = "; ".join(widths(report))
     section.note = " ".join(filter(None, (section.note, others and f"Widths with a reason: {others}.")))
     if found and any(section.groups):
-        section.lead = LEADS.get(found.get("by", ""), "")
+        section.lead = allocation.LEADS.get(found.get("by", ""), "")
     return section
 
 
-def behaviour(report: Report, payload: Payload) -> Section:
-    return Section(
-        "behaviour",
-        "Inside",
-        "What changed inside",
-        "States at the end of their range, flipped spikes, firing rates: of each layer, then of each step.",
-        groups=[drawn(report, "layers", payload), drawn(report, "time", payload)],
-    )
-
-
-def cost(report: Report, payload: Payload) -> Section:
-    return Section(
-        "cost",
-        "Cost",
-        "What states cost",
-        "Weights are stored once, states once for every sample, and they are moved in every time step.",
-        groups=[drawn(report, "membrane-cost", payload)],
-    )
-
-
-def segmentation(report: Report) -> Section:
-    found = report["figures"].get("segmentation")
-    rows = [pictured(r) for r in found["rows"]] if found else []
-    return Section("segmentation", "Examples", "Segmentation examples", pictures=rows)
+def examples(report: Report) -> Section:
+    found, section = report["figures"].get("segmentation"), titled("segmentation")
+    section.pictures = [pictured(r) for r in found["rows"]] if found else ()
+    return section
 
 
 def pictured(r: SegmentationRow) -> SegmentationRow:
@@ -158,7 +124,7 @@ def pictured(r: SegmentationRow) -> SegmentationRow:
 
 
 def drawn(report: Report, name: str, payload: Payload) -> list[Slot]:
-    data = of_report(report, name)
+    data = FIGURES[name].of_report(report)
     return [] if data is None else slots(figure_panels(FIGURES[name], data), payload)
 
 
@@ -168,7 +134,7 @@ def slots(panels: Sequence[Panel], payload: Payload) -> list[Slot]:
 
 def chosen(report: Report, payload: Payload) -> list[Slot]:
     """Distributions: the places show the channels of one neuron, which the reader chooses."""
-    data = of_report(report, "distributions")
+    data = FIGURES["distributions"].of_report(report)
     if data is None:
         return []
     names, first = distributions.neurons_of(data), distributions.middle(data)
@@ -192,10 +158,10 @@ def of_one(run: Run, name: str, payload: Payload) -> Section:
     title = run.data.get("title") or "Comparison of methods"
     short = run.data.get("experiment") or "methods"
     section = Section(name, short.capitalize(), title[:1].upper() + title[1:], f"From {run.path.name}.")
-    for figure in FIGURES.values():
-        data = of_experiment({"experiment": "", **run.data}, figure.name)
+    for one in FIGURES.values():
+        data = one.of_experiment({"experiment": "", **run.data})
         if data is not None:
-            section.groups.append(slots(figure_panels(figure, data), payload))
+            section.groups.append(slots(figure_panels(one, data), payload))
     if "runs" in run.data and run.data["rows"]:
         section.tables.append(tell.methods(run.comparison))
     return section

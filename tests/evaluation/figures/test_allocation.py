@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -12,10 +11,11 @@ import pytest
 from ptq4snn.allocation import mixed
 from ptq4snn.assemble import Assembly
 from ptq4snn.cost.facts import stages_of
-from ptq4snn.evaluation.figures.allocation import allocation
-from ptq4snn.evaluation.figures.common import evenly, rounded
+from ptq4snn.evaluation.figure_sources import allocation_data
 from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe
+from ptq4snn.report.figures import allocation
+from ptq4snn.report.figures.common import evenly, rounded
 
 Build = Callable[[Any], Assembly]
 
@@ -77,8 +77,8 @@ def test_nothing_is_allocated_to_wide_states(residual: Any) -> None:
 
 
 def test_some_rows_of_many(residual: Any, assembled: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[allocation.__module__], "ROWS", 7)
-    data = allocation(residual.prepared, assembled(residual), residual.model.plan)
+    monkeypatch.setattr(allocation, "ROWS", 7)
+    data = allocation_data(residual.prepared, assembled(residual), residual.model.plan)
     assert data is not None and [r["rank"] for r in data["rows"]] == [1, 12, 24, 36, 48, 60, 72]
 
 

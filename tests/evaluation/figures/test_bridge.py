@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ptq4snn.assemble import Assembly
-from ptq4snn.evaluation.figures import bridge as module
-from ptq4snn.evaluation.figures.bridge import bridge_analysis
+from ptq4snn.evaluation.figure_sources import bridge_data
 from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe
+from ptq4snn.report.figures import bridge_analysis
 
 Build = Callable[[Any], Assembly]
 
@@ -47,9 +47,9 @@ def test_every_exponent_is_counted(residual: Any) -> None:
 
 def test_some_rows_of_many(residual: Any, assembled: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     assembly = assembled(residual)
-    whole = bridge_analysis(assembly, residual.model.plan)
-    monkeypatch.setattr(module, "OBSERVED", 10)
-    some = bridge_analysis(assembly, residual.model.plan)
+    whole = bridge_data(assembly, residual.model.plan)
+    monkeypatch.setattr(bridge_analysis, "OBSERVED", 10)
+    some = bridge_data(assembly, residual.model.plan)
     assert whole is not None and some is not None
     assert len(some["rows"]) == 10 and some["k"] == whole["k"] and some["channels"] == 72
     assert [some["rows"][0], some["rows"][-1]] == [whole["rows"][0], whole["rows"][-1]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,8 +11,9 @@ import pytest
 import torch
 
 from ptq4snn.assemble import Assembly
-from ptq4snn.evaluation.figures.distributions import distributions
+from ptq4snn.evaluation.figure_sources import distributions_data
 from ptq4snn.observation.observe import observe
+from ptq4snn.report.figures import distributions
 
 Build = Callable[[Any], Assembly]
 
@@ -61,7 +61,7 @@ def test_states_beside_recorded_ones(twice: Any, assembled: Build) -> None:
             p.folded.model(x)
     core.probe = None
     states = torch.cat(seen).double() / float(p.folded.specs["sn2"].theta)  # [T * B, C]
-    figure = distributions(p, assembled(twice), twice.model.plan)
+    figure = distributions_data(p, assembled(twice), twice.model.plan)
     assert figure is not None and figure["units"] == "theta"
     for r in figure["rows"]:
         v = states[:, r["channel"]].numpy()
@@ -92,8 +92,8 @@ def test_range_of_the_axis(case: Any) -> None:
 
 
 def test_at_most_some_pairs(residual: Any, assembled: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[distributions.__module__], "PAIRS", 2)
-    figure = distributions(residual.prepared, assembled(residual), residual.model.plan)
+    monkeypatch.setattr(distributions, "PAIRS", 2)
+    figure = distributions_data(residual.prepared, assembled(residual), residual.model.plan)
     names = [n for n, p in residual.model.plan.neurons.items() if p.in_budget]
     assert figure is not None
     assert list(dict.fromkeys(r["neuron"] for r in figure["rows"])) == [names[0], names[-1]]

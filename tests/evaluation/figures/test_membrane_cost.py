@@ -12,8 +12,10 @@ from torch import nn
 
 from ptq4snn.cli.counts import known_counts
 from ptq4snn.discovery.discover import discover
-from ptq4snn.evaluation.figures.membrane_cost import ideal_rows, membrane_cost
 from ptq4snn.models.sdt import SpikeDrivenTransformer
+from ptq4snn.report.figures import membrane_cost
+from ptq4snn.report.figures.membrane_cost import ideal_rows
+from ptq4snn.schema.figures import MembraneCostData
 
 BATCHES, STEPS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32)
 
@@ -88,7 +90,7 @@ def test_curves_of_sdt_8_768() -> None:
     assert all(r["m32"] == 8 * r["m4"] for r in rows if r["axis"] == "T")
 
 
-def made(sizes: SDT) -> dict[str, Any]:
+def made(sizes: SDT) -> MembraneCostData:
     with torch.device("meta"):
         model = SpikeDrivenTransformer(
             sizes.width, sizes.depth, sizes.heads, sizes.classes, T=4, pooling="1111"
@@ -97,7 +99,7 @@ def made(sizes: SDT) -> dict[str, Any]:
     found = discover(model, sample)
     assert sum(p.numel() for p in model.parameters()) == sizes.parameters
     modules: dict[str, Any] = dict(model.named_modules())
-    return membrane_cost(found, sum(modules[n].weight.numel() for n in found.projections))
+    return membrane_cost.data(found, sum(modules[n].weight.numel() for n in found.projections))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from ptq4snn.data.samples import VOID
 from ptq4snn.evaluation.examples import Example, Examples
-from ptq4snn.evaluation.figures.segmentation import paint, palette, picture, segmentation
-from ptq4snn.evaluation.png import data_url, png
+from ptq4snn.report.figures import segmentation
+from ptq4snn.report.figures.segmentation import paint, palette, seen
+from ptq4snn.report.png import data_url, png
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -69,17 +70,17 @@ def test_rows_of_a_report(pixelwise: Any) -> None:
 def test_pictures_of_events_are_grey_means() -> None:
     x = torch.zeros(3, 2, 4, 5)  # T, polarities, H, W
     x[0, 0, 1, 2], x[2, 1, 3, 4] = 6.0, 3.0
-    found = picture(x)
+    found = seen(x)
     assert found.shape == (4, 5, 3) and (found[..., 0] == found[..., 2]).all()
     assert (found[1, 2, 0], found[3, 4, 0], int(found[..., 0].astype(int).sum())) == (255, 128, 383)
-    assert picture(torch.ones(3, 2, 2)).max() == 0  # nothing to tell apart
-    assert picture(torch.tensor([[0.0, 1.0]])).tolist() == [[[0] * 3, [255] * 3]]
+    assert seen(torch.ones(3, 2, 2)).max() == 0  # nothing to tell apart
+    assert seen(torch.tensor([[0.0, 1.0]])).tolist() == [[[0] * 3, [255] * 3]]
 
 
 def test_large_pictures_are_strided() -> None:
     after = torch.arange(300 * 600).reshape(300, 600) % 5
     x = torch.rand(3, 300, 600, generator=torch.Generator().manual_seed(0))
-    (row,) = segmentation(Examples(5, (Example(x, after, after, after),)))["rows"]
+    (row,) = segmentation.data(Examples(5, (Example(x, after, after, after),)))["rows"]
     sizes = {read(row[name]).shape for name in ("image", "label", "float", "quantized")}
     assert sizes == {(100, 200, 3)} and row["differs"] == 0
     assert np.array_equal(read(row["quantized"]), palette(5)[after.numpy()[::3, ::3]])
@@ -87,7 +88,7 @@ def test_large_pictures_are_strided() -> None:
 
 def test_what_is_not_known_is_left_out() -> None:
     after = torch.zeros(2, 2, dtype=torch.int64)
-    (row,) = segmentation(Examples(3, (Example(torch.rand(1, 2, 2), None, after),)))["rows"]
+    (row,) = segmentation.data(Examples(3, (Example(torch.rand(1, 2, 2), None, after),)))["rows"]
     assert (row["float"], row["label"], row["differs"]) == (None, None, None)
 
 

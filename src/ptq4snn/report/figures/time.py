@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.report.charts.layers import choose, times100
+from ptq4snn.report.figure import Figure
+from ptq4snn.report.figures.layers import LayersData, choose, look, times100
 from ptq4snn.report.panel import Panel, Row, Spec, channel, crowd
 from ptq4snn.report.units import significant
+from ptq4snn.schema.report import Neuron
 
-__all__ = ["panels"]
+__all__ = ["FIGURE", "panels"]
 
 MOST_LINES = 4
 MOST_STEPS = 64  # columns of a map; longer runs are averaged in groups of steps
@@ -34,16 +35,16 @@ MEASURES = (
 )
 
 
-def panels(data: dict[str, Any], neurons: Sequence[str] = ()) -> list[Panel]:
+def panels(data: LayersData, neurons: Sequence[str] = ()) -> list[Panel]:
     if len(neurons) > MOST_LINES:
         raise PTQ4SNNError(f"{len(neurons)} neurons are too many lines: name at most {MOST_LINES}")
     rows = [r for i, n in choose(data["neurons"], neurons) for r in steps(i, n)]
     return [p for p in (panel(m, rows, as_map=not neurons) for m in MEASURES) if p is not None]
 
 
-def steps(i: int, n: Row) -> list[Row]:
+def steps(i: int, n: Neuron) -> list[Row]:
     """A row for each step, or for each group of steps."""
-    seen = n.get("over_time") or {}
+    seen: Row = {**(n.get("over_time") or {})}
     rate = seen.get("firing_rate") or {}
     before, after = rate.get("before") or [], rate.get("after") or []
     drift = [None if a is None or b is None else 100 * (b - a) for a, b in zip(before, after, strict=False)]
@@ -146,3 +147,6 @@ def lines(m: Measure, rows: list[Row]) -> Spec:
             "tooltip": tips(m),
         },
     }  # fmt: skip
+
+
+FIGURE = Figure("time", "the same for every time step; lines with --neuron", panels, look=look, chooses=True)

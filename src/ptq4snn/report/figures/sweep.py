@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from ptq4snn.report.figure import Figure, Heading
+from ptq4snn.report.figures.common import allocated_by
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours
 from ptq4snn.report.units import significant
+from ptq4snn.schema.figures import SweepData, SweepRow
+from ptq4snn.schema.report import Report
 
-__all__ = ["panels"]
+if TYPE_CHECKING:
+    from ptq4snn.allocation.search import Trial
+
+__all__ = ["FIGURE", "Swept", "data", "panels"]
 
 MEASURES = {  # key: (title, unit, factor, whether more is better)
     "score": ("Score of the test data", "%", 1, True),
@@ -18,14 +26,38 @@ SHAPES = ("circle", "square", "triangle-up", "diamond")
 SERIES = len(SHAPES)
 
 
-def panels(data: dict[str, Any]) -> list[Panel]:
+Rows = Sequence[Mapping[str, Any]]  # of SweepRow, and `score`
+
+
+class Swept(TypedDict, total=False):
+    """What is drawn: rows of a report, with what was taken in the end, or of an experiment, with scores."""
+
+    rows: Rows
+    beta: float | None
+    percentile: float | None
+
+
+def data(trials: Sequence[Trial]) -> SweepData | None:
+    """The trials of (beta, P)."""
+    rows: list[SweepRow] = [
+        {
+            "beta": t.beta, "percentile": t.percentile, "kl": t.kl, "agreement": t.agreement,
+            "average_bits": t.average_bits,
+        }
+        for t in trials
+        if t.beta is not None
+    ]  # fmt: skip
+    return {"rows": rows} if rows else None
+
+
+def panels(data: Swept) -> list[Panel]:
     """A panel for each measure there is; the settings that were taken are ringed."""
     found = [r for r in data["rows"] if r.get("beta") is not None and r.get("percentile") is not None]
     chosen = (data.get("beta"), data.get("percentile"))
     return [p for key in MEASURES if (p := panel(key, found, chosen)) is not None]
 
 
-def panel(key: str, found: list[Row], chosen: tuple[float | None, float | None]) -> Panel | None:
+def panel(key: str, found: Rows, chosen: tuple[float | None, float | None]) -> Panel | None:
     title, unit, factor, more = MEASURES[key]
     rows = [
         {
@@ -84,3 +116,40 @@ def lines(rows: list[Row], axis: str) -> Spec:
             *([ring] if any(r["chosen"] for r in rows) else []),
         ],
     }
+
+
+def look(report: Report) -> Swept | None:
+    found, taken = report["figures"].get("sweep"), report["summary"]
+    if found is None or not found["rows"]:
+        return None
+    return {"rows": found["rows"], "beta": taken.get("beta"), "percentile": taken.get("percentile")}
+
+
+def of_runs(found: Mapping[str, Any]) -> Swept | None:
+    """The rows of `experiment sweep` that have a beta and a percentile."""
+    if found.get("experiment") != "sweep":
+        return None
+    recipes = {r["label"]: r["recipe"] for r in found["runs"] if r.get("recipe")}
+    rows = [
+        {key: recipes[r["method"]][key] for key in ("beta", "percentile")}
+        | {key: r.get(key) for key in ("score", "kl", "agreement", "average_bits")}
+        for r in found["rows"]
+        if r["method"] in recipes
+    ]
+    return {"rows": rows}
+
+
+def absent(report: Report) -> str:
+    how = allocated_by(report)
+    return f"nothing was searched, as the allocation is {how}; quantize with --recipe paper+w4m4"
+
+
+FIGURE = Figure(
+    "sweep",
+    "the search for beta and percentile",
+    panels,
+    heading=Heading("sweep", "Sweep", "Search for β and percentile"),
+    look=look,
+    of_runs=of_runs,
+    absent=absent,
+)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
-from ptq4snn.bridge.lattice import NeuronLattice
 from ptq4snn.network.plan import NeuronPlan, Plan
+from ptq4snn.schema.report import Report
 
-__all__ = ["ROWS", "Data", "evenly", "in_budget", "rounded", "theta_of"]
+__all__ = ["NOTHING", "allocated_by", "evenly", "in_budget", "rounded"]
 
-ROWS = 2000  # of a figure at most
 DIGITS = 6  # significant ones of a number
-
-Data = dict[str, Any]
+NOTHING = "there is no channel inside the budget"
 
 
 def evenly(count: int, limit: int) -> list[int]:
@@ -31,11 +27,6 @@ def in_budget(plan: Plan) -> dict[str, NeuronPlan]:
     return {n: p for n, p in plan.neurons.items() if p.in_budget and p.coupling != "none"}
 
 
-def theta_of(n: NeuronLattice) -> Tensor:
-    """The unit [C] of states and scales; a threshold of zero is none."""
-    return n.theta.where(n.theta > 0, 1.0)
-
-
 def rounded(x: Any) -> Any:
     """The same value with floats of few digits: they are drawn, not computed with."""
     if isinstance(x, dict):
@@ -43,3 +34,9 @@ def rounded(x: Any) -> Any:
     if isinstance(x, list | tuple):
         return [rounded(v) for v in x]
     return float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x
+
+
+def allocated_by(report: Report) -> str:
+    """How the bits of a run were given, in a word."""
+    found = report["figures"].get("allocation")
+    return found.get("by", "not known") if found else "not known"

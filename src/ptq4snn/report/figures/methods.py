@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
+from ptq4snn.report.figure import Figure
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours
 from ptq4snn.report.units import change
+from ptq4snn.schema.comparison import ComparisonData, MethodRow
+from ptq4snn.schema.report import Report
 
-__all__ = ["panels"]
+__all__ = ["FIGURE", "panels"]
 
 KINDS = {True: "float", False: "quantized"}
 LOSS = 25.0  # points; what loses more is out of use, and would squeeze the others together
 
 
-def panels(data: dict[str, Any]) -> list[Panel]:
+def panels(data: ComparisonData) -> list[Panel]:
     """One dot a method; its spread over the seeds as a line."""
     rows = [one(r, i == 0) for i, r in enumerate(data["rows"])]
     if not rows:
@@ -43,7 +47,7 @@ def panels(data: dict[str, Any]) -> list[Panel]:
     ]
 
 
-def one(r: Row, first: bool) -> Row:
+def one(r: MethodRow, first: bool) -> Row:
     half = r["spread"] or 0.0
     return {
         "method": r["method"], "score": r["score"], "change": r["change_from_float"], "kind": KINDS[first],
@@ -84,3 +88,26 @@ def dots(rows: list[Row], metric: str) -> Spec:
             },
         ],
     }
+
+
+def look(report: Report) -> None:
+    """A report is of one method."""
+
+
+def of_runs(found: Mapping[str, Any]) -> ComparisonData | None:
+    return cast(ComparisonData, found) if found["rows"] else None
+
+
+def absent(report: Report) -> str:
+    return "one run has one method; name the JSON file of `ptq4snn compare`"
+
+
+FIGURE = Figure(
+    "methods",
+    "methods of a comparison by their score",
+    panels,
+    look=look,
+    of_runs=of_runs,
+    absent=absent,
+    columns=1,
+)

@@ -1,24 +1,39 @@
-"""What has to be kept for one sample, before and after, part by part."""
+"""What has to be kept for one sample, before (float32) and after, part by part."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from ptq4snn.cost.traffic import Resident, Residents
+from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours
 from ptq4snn.report.units import size, smaller
+from ptq4snn.schema.figures import MemoryData
 
-__all__ = ["panels"]
+__all__ = ["FIGURE", "data", "panels"]
 
 KINDS = {"before": "float32", "after": "quantized"}
 
 
-def panels(data: dict[str, Any]) -> list[Panel]:
+def data(found: Residents) -> MemoryData:
+    """Bytes of one sample by what holds them."""
+
+    def parts(r: Resident) -> dict[str, int]:
+        return {
+            "weights": r.weights, "scales and biases": r.constants, "states": r.states,
+            "metadata": r.metadata, "stream buffers": r.streams,
+        }  # fmt: skip
+
+    before, after = parts(found.before), parts(found.packed)
+    return {"rows": [{"part": p, "before": before[p], "after": after[p]} for p in before]}
+
+
+def panels(data: MemoryData) -> list[Panel]:
     """Two bars for each part and for the total."""
     parts = [r for r in data["rows"] if r["before"] or r["after"]]
-    total: Row = {"part": "total", **{k: sum(r[k] or 0 for r in parts) for k in KINDS}}
+    total: Row = {"part": "total"}
+    total |= {"before": sum(r["before"] or 0 for r in parts), "after": sum(r["after"] or 0 for r in parts)}
     rows: list[Row] = [
         {"part": r["part"], "kind": title, "bytes": r[k], "size": size(r[k])}
-        for r in (total, *parts)
+        for r in (total, *map(dict, parts))
         for k, title in KINDS.items()
     ]
     ratio = smaller(total["before"], total["after"])
@@ -56,3 +71,12 @@ def bars(order: list[str], longest: float) -> Spec:
             },
         ],
     }
+
+
+FIGURE = Figure(
+    "memory",
+    "memory for one sample before and after, part by part",
+    panels,
+    heading=Heading("memory", "Memory", "Memory before and after"),
+    columns=1,
+)

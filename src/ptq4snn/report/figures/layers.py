@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours, crowd
 from ptq4snn.report.units import significant
+from ptq4snn.schema.report import Neuron, Report
 
-__all__ = ["choose", "panels"]
+__all__ = ["FIGURE", "LayersData", "choose", "look", "panels"]
 
 ABOUT = {"layer": "#", "name": "layer", "stage": "stage"}
 FEW = 24  # layers that fit into half a page
@@ -17,7 +19,16 @@ RATE = "spikes a step, %"
 KINDS = {"before": "float", "after": "quantized"}
 
 
-def choose(found: list[Row], neurons: Sequence[str]) -> list[tuple[int, Row]]:
+class LayersData(TypedDict):
+    neurons: list[Neuron]
+
+
+def look(report: Report) -> LayersData | None:
+    """The report's own rows."""
+    return {"neurons": report["neurons"]} if report["neurons"] else None
+
+
+def choose(found: list[Neuron], neurons: Sequence[str]) -> list[tuple[int, Neuron]]:
     """(number, neuron) of those that are named, or of all; numbers are those of the layer table."""
     numbered = list(enumerate(found, 1))
     known = [n["name"] for n in found]
@@ -27,7 +38,7 @@ def choose(found: list[Row], neurons: Sequence[str]) -> list[tuple[int, Row]]:
     return [(i, n) for i, n in numbered if not neurons or n["name"] in neurons]
 
 
-def panels(data: dict[str, Any], neurons: Sequence[str] = ()) -> list[Panel]:
+def panels(data: LayersData, neurons: Sequence[str] = ()) -> list[Panel]:
     rows = [numbers(i, n) for i, n in choose(data["neurons"], neurons)]
     return [
         p
@@ -40,7 +51,7 @@ def panels(data: dict[str, Any], neurons: Sequence[str] = ()) -> list[Panel]:
     ]
 
 
-def numbers(i: int, n: Row) -> Row:
+def numbers(i: int, n: Neuron) -> Row:
     """A layer's figures in per cent."""
     rate = n["firing_rate"]
     return {
@@ -136,3 +147,19 @@ def bars_and_ticks(rows: list[Row]) -> Spec:
             },
         ],
     }
+
+
+FIGURE = Figure(
+    "layers",
+    "saturation, flipped spikes, firing rates of layers",
+    panels,
+    heading=Heading(
+        "behaviour",
+        "Inside",
+        "What changed inside",
+        "States at the end of their range, flipped spikes, firing rates: of each layer, then of each step.",
+    ),
+    look=look,
+    columns=1,
+    chooses=True,
+)

@@ -3,22 +3,65 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import median
 
+from ptq4snn.network.plan import Plan
+from ptq4snn.report.figure import Figure, Heading
+from ptq4snn.report.figures.common import NOTHING, evenly, in_budget
 from ptq4snn.report.panel import Panel, Row, Spec, bits_scale, channel, crowd
+from ptq4snn.report.text import bar
 from ptq4snn.report.units import percent, significant
+from ptq4snn.schema.figures import BridgeData, BridgeRow
+from ptq4snn.schema.report import Report
 
-__all__ = ["panels"]
+__all__ = ["FIGURE", "data", "panels", "text"]
 
+OBSERVED = 1000  # rows at most: a search each, about a millisecond
+SHIFTED = ("bridge", "layerwise", "flowq")  # couplings whose scales are powers of two apart
 MARGIN = 1.15  # around the outermost dots
+BAR = 40
+Thetas = Callable[[str], Sequence[float]]  # the unit of a neuron's states, for each channel
+Observer = Callable[[str, Sequence[int]], Sequence[float]]  # scales it would choose for channels of a neuron
 
 
-def panels(data: dict[str, Any]) -> list[Panel]:
+def data(plan: Plan, thetas: Thetas, observer: Observer) -> BridgeData | None:
+    """Exponents of all channels in the budget, and scales of some; None where none is coupled by a shift."""
+    neurons = {n: p for n, p in in_budget(plan).items() if p.coupling in SHIFTED}
+    channels = [(n, c) for n, p in neurons.items() for c in range(p.channels)]
+    if not channels:
+        return None
+    shown: dict[str, list[int]] = {}
+    for i in evenly(len(channels), OBSERVED):
+        shown.setdefault(channels[i][0], []).append(channels[i][1])
+    rows: list[BridgeRow] = []
+    for name, some in shown.items():
+        p, theta = neurons[name], thetas(name)
+        rows += [
+            {
+                "neuron": name, "channel": c, "bits": p.bits[c], "k": p.k[c],
+                "bridged": p.scales[c] / theta[c], "observer": scale / theta[c],
+            }
+            for c, scale in zip(some, observer(name, some), strict=True)
+        ]  # fmt: skip
+    ratios = [r["bridged"] / r["observer"] for r in rows if r["observer"] > 0]
+    ks = Counter(k for p in neurons.values() for k in p.k if k is not None)
+    return {
+        "k": {str(k): ks[k] for k in sorted(ks)},
+        "channels": len(channels),
+        "median_ratio": median(ratios) if ratios else None,
+        "within_factor_2": sum(0.5 <= r <= 2 for r in ratios) / len(ratios) if ratios else None,
+        "rows": rows,
+    }
+
+
+def panels(data: BridgeData) -> list[Panel]:
     """A histogram of k, and a scatter plot with the line of equal scales."""
     return [p for p in (exponents(data), scales(data)) if p is not None]
 
 
-def exponents(data: dict[str, Any]) -> Panel | None:
+def exponents(data: BridgeData) -> Panel | None:
     rows = [{"k": int(k), "channels": n} for k, n in sorted(data["k"].items(), key=lambda pair: int(pair[0]))]
     if not rows:
         return None
@@ -41,12 +84,12 @@ def exponents(data: dict[str, Any]) -> Panel | None:
     )
 
 
-def scales(data: dict[str, Any]) -> Panel | None:
+def scales(data: BridgeData) -> Panel | None:
     rows = [pick(r) for r in data["rows"] if (r["bridged"] or 0) > 0 and (r["observer"] or 0) > 0]
     if not rows:
         return None
     ratios = sorted(r["bridged"] / r["observer"] for r in rows)
-    median = data.get("median_ratio") or ratios[len(ratios) // 2]
+    middle = data.get("median_ratio") or ratios[len(ratios) // 2]
     near = data.get("within_factor_2")
     near = sum(0.5 <= q <= 2 for q in ratios) / len(ratios) if near is None else near
     both = [r[key] for r in rows for key in ("bridged", "observer")]
@@ -54,7 +97,7 @@ def scales(data: dict[str, Any]) -> Panel | None:
     return Panel(
         "Bridged against observer scales",
         f"Each dot is a channel. The observer takes any scale, that of least squared error around zero. The "
-        f"bridged scale is {significant(median)} times it in the median, and within a factor of two for "
+        f"bridged scale is {significant(middle)} times it in the median, and within a factor of two for "
         f"{percent(near)} of the channels. Equal scales are dashed.",
         scatter(rows, ends),
         rows,
@@ -68,8 +111,11 @@ def scales(data: dict[str, Any]) -> Panel | None:
     )
 
 
-def pick(r: Row) -> Row:
-    return {k: r[k] for k in ("neuron", "channel", "bridged", "observer")} | {"bits": str(r["bits"])}
+def pick(r: BridgeRow) -> Row:
+    return {
+        "neuron": r["neuron"], "channel": r["channel"], "bridged": r["bridged"], "observer": r["observer"],
+        "bits": str(r["bits"]),
+    }  # fmt: skip
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -119,3 +165,38 @@ def scatter(rows: list[Row], ends: list[float]) -> Spec:
             },
         ],
     }
+
+
+def text(data: BridgeData) -> list[str]:
+    if not data["rows"]:
+        return [NOTHING]
+    ks = {int(k): n for k, n in data["k"].items()}
+    total = sum(ks.values()) or 1
+    lines = ["k      channels", *(f"{k:<4} {n:>6}  {bar(n / total, BAR)}" for k, n in ks.items())]
+    near = data["within_factor_2"]
+    if data["median_ratio"] is not None and near is not None:
+        lines.append(
+            f"bridged over observer scale: median {data['median_ratio']:.3f}; "
+            f"{100 * near:.1f} % within a factor of 2"
+        )
+    return lines
+
+
+def absent(report: Report) -> str:
+    coupling = (report["summary"].get("recipe") or {}).get("coupling")
+    return f"states are not coupled ({coupling}); quantize with --coupling bridge"
+
+
+FIGURE = Figure(
+    "bridge-analysis",
+    "exponents k; bridged against observer scales",
+    panels,
+    text,
+    Heading(
+        "bridge",
+        "Bridge",
+        "The bridge between weight and state scales",
+        "A state's scale is the weight's scale times 2 to the k. An observer would choose any scale.",
+    ),
+    absent=absent,
+)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ptq4snn.evaluation.figures.common import Data
 from ptq4snn.observation.statistics import bin_edges
+from ptq4snn.schema.figures import Bins
 
 __all__ = ["bins_of", "quantiles", "rebin", "share_outside"]
 
 POINT = torch.finfo(torch.float64).tiny  # the least width that can be divided by
 
 
-def bins_of(values: Tensor, bins: int) -> Data:
+def bins_of(values: Tensor, bins: int) -> Bins:
     """Counts of values in equal bins between their extremes."""
     low, high = float(values.min()), float(values.max())
     edges = torch.linspace(low, high if high > low else low + 1.0, bins + 1, dtype=torch.float64)
@@ -59,7 +59,7 @@ def quantiles(histogram: Tensor, shares: Sequence[float]) -> list[float]:
     return out
 
 
-def rebin(histogram: Tensor, low: float, high: float, bins: int) -> Data:
+def rebin(histogram: Tensor, low: float, high: float, bins: int) -> Bins:
     """The mass in equal bins from low to high; what lies beyond is in the first and the last."""
     edges = torch.linspace(low, high if high > low else low + 1.0, bins + 1, dtype=torch.float64)
     below = _below(histogram, edges[1:-1])
