@@ -79,6 +79,7 @@ def test_experiments(cli: Cli, tmp_path: Path) -> None:
     [
         ({"summary": 3, "neurons": [{}], "projections": [], "figures": {}}, "is not a whole report"),
         ({"experiment": "x", "rows": [], **ABOUT}, "is not a whole experiment (KeyError('x'))"),
+        ({"experiment": "memory", "rows": [{}], **ABOUT}, "memory is not drawn as text"),
         ({"seeds": [], "rows": [{}], "runs": []}, "is not a whole comparison"),
         ({"a": 1}, "is not a report"),
         ([1], "is not a report"),
