@@ -22,7 +22,7 @@ test: lint kernels $(VENV)/.frameworks
 	$(PY) -m pytest -q
 
 # for the loop of a developer, under two minutes: parts that hardly ever quantize a network and wait for no compiler
-FAST := allocation bridge bundle checkpoint data discovery docs modules numerics observation frameworks/test_native.py \
+FAST := allocation bridge bundle checkpoint data discovery docs modules numerics observation schema frameworks/test_native.py \
   runtime/test_check.py runtime/test_bounds.py runtime/test_reference.py runtime/test_state.py \
   test_files.py test_forms.py test_hashing.py test_recipe.py
 SLOW := tests/bundle/test_mutations.py tests/docs/test_docs.py::test_the_guide_runs tests/numerics/test_gradients.py
