@@ -369,7 +369,7 @@ def test_refusals_name_what_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_cifar(tmp_path, "cifar10", "binary")
     write_cifar(tmp_path, "cifar100", "python")
     assert f"holds cifar10 and cifar100: choose with cifar10:{tmp_path}" in refused(tmp_path)
-    assert "there is no data set 'cifar-10': did you mean cifar10?" in refused(f"cifar-10:{tmp_path}")
+    assert "there is no data set 'cifar-10': did you mean 'cifar10'?" in refused(f"cifar-10:{tmp_path}")
     assert "there is no data set 'mnist'" in refused(tmp_path, "mnist")
     assert f"there is no data '{tmp_path / 'no'}'" in refused(f"cifar10:{tmp_path / 'no'}")
     monkeypatch.setenv("HOME", str(tmp_path))

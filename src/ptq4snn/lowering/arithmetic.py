@@ -15,13 +15,14 @@ from ptq4snn.lowering.alignment import align
 from ptq4snn.lowering.support import complete, joined_kind, number_of, operands, quantum, tracked
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked, common_factor, fraction, worth
 from ptq4snn.network.program import Combine, Multiply
+from ptq4snn.numerics.limits import INT32
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering
 
 __all__ = ["RULES"]
 
-LARGEST = 2**31 - 1
+LARGEST = INT32 - 1
 
 
 def follow_add(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:

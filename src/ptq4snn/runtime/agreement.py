@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from ptq4snn.network.layout import Layout
 from ptq4snn.network.plan import OutputPlan, Plan
 from ptq4snn.network.program import Neuron, Output, Pool, Program, Project, Quantize, TimeSum
+from ptq4snn.numerics.limits import EXACT_FLOAT32, WIDE_STATE
 from ptq4snn.runtime.parameters import InputGrid, Model
 from ptq4snn.runtime.require import need
 from ptq4snn.runtime.units import check_units
 
 __all__ = ["check_agreement"]
-
-EXACT_FLOAT32 = 2**24
-WIDE_STATE = 32
 
 
 def check_agreement(plan: Plan, model: Model) -> None:

@@ -78,7 +78,7 @@ struct Grouped {
 // A' = S ? 0 : A (hard), A - rho S (soft), A (none)
 // Vq = clip(rshift(A' * settle_m, settle_n), lo, hi)
 // Arrays are [padded(channels)]; padding channels need valid shifts (0 is fine), theta there is not read.
-// rshift rounds half to even; with dither, settle is (A' * settle_m + d) >> settle_n, settle_n <= 16.
+// rshift rounds half to even; with dither, settle is (A' * settle_m + d) >> settle_n, settle_n <= kPhaseBits.
 struct Neuron {
   int channels;
   const int32_t *theta, *rho, *charge_m, *charge_n, *settle_m, *settle_n, *lo, *hi;  // 0 <= n <= 31 (62 if wide)
