@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import ptq4snn
-from ptq4snn.calibration.samples import batches_of, micro_batches
+from ptq4snn.calibration.calibration_set import batches_of, micro_batches
 from ptq4snn.errors import CheckpointError, DataError
 
 X = torch.arange(12.0).view(6, 2)

@@ -33,8 +33,8 @@ from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of
 from ptq4snn.runtime.native import available
 from ptq4snn.tuning.correction import corrected_biases
-from ptq4snn.tuning.recording import float_traces
 from ptq4snn.tuning.states import tune_states
+from ptq4snn.tuning.tuning_traces import float_traces
 from ptq4snn.words import WIDTHS
 
 __all__ = ["Prepared", "prepare", "run"]

@@ -306,7 +306,7 @@ def test_joint_search_is_never_worse_than_the_separate_one(
             e_m = SquaredError().errors(st, neuron.theta, s_c[:, None] * ks, int(membrane)).amin(1)  # noqa: B023
             return e_w + lam * e_m / energy  # noqa: B023
 
-        from ptq4snn.observation.statistics import bin_edges
+        from ptq4snn.observation.channel_statistics import bin_edges
 
         inner, outer = bin_edges()
         energy = (hist * ((inner + outer) / 2).square()).sum(1) / hist.sum(1) * neuron.theta.square()

@@ -14,7 +14,7 @@ from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.bridge.replay import Dynamics, Replay, offsets, replay_cost
 from ptq4snn.numerics.dither import rshift_dither
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.observation.statistics import BINS, ChannelStatistics, bin_index
+from ptq4snn.observation.channel_statistics import BINS, ChannelStatistics, bin_index
 from ptq4snn.observation.traces import Trace
 
 # --- the reference -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from torch import nn
 
 import ptq4snn
 from ptq4snn.bundle.format import read_bundle, write_bundle
-from ptq4snn.discovery.identity import weights_digest
+from ptq4snn.discovery.model_digest import weights_digest
 from ptq4snn.errors import BundleError
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -19,8 +19,8 @@ from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments import compare as module
 from ptq4snn.experiments.compare import compare
 from ptq4snn.experiments.comparison import Comparison
+from ptq4snn.experiments.comparison_tables import raw_csv, text_table
 from ptq4snn.experiments.scoring import unpack
-from ptq4snn.experiments.tables import raw_csv, text_table
 from ptq4snn.recipe import Recipe
 
 METHODS = ["w4m32", "R=reuse+uniform+w4m4", "B=uniform+w4m2"]

@@ -17,8 +17,8 @@ from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.models.neuron import fire
 from ptq4snn.modules.carrier import Clock
 from ptq4snn.modules.integer import IntegerCore
-from ptq4snn.network.layout import Layout
 from ptq4snn.network.plan import NeuronPlan
+from ptq4snn.network.state_layout import Layout
 from ptq4snn.numerics.fixed_point import Fraction2
 
 LAYOUTS = [Layout((3, 2, 2), (0,)), Layout((4, 3), (1,)), Layout((5,), (0,)), Layout((2, 3, 2), (0, 2))]

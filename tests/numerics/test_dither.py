@@ -17,8 +17,8 @@ from runtime.native_tools import levels
 import ptq4snn
 from ptq4snn.bridge.replay import offsets
 from ptq4snn.network.index import identity
-from ptq4snn.network.layout import Layout
 from ptq4snn.network.program import Input, Neuron, Output, Program, Project, Quantize, Value
+from ptq4snn.network.state_layout import Layout
 from ptq4snn.numerics.dither import (
     PHASE_BITS,
     PHASES,

@@ -129,7 +129,7 @@ from pathlib import Path
 from torch import nn
 from ptq4snn.models.neuron import LIF
 from ptq4snn.training.loop import train
-from ptq4snn.training.recipe import Stage, TrainingRecipe
+from ptq4snn.training.training_recipe import Stage, TrainingRecipe
 
 torch.set_num_threads(1)
 

@@ -15,8 +15,8 @@ from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.report.charts import allocation, distributions, layers, membrane_cost, memory, sweep, time
 from ptq4snn.report.drawing import check_target, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels, find_figure, missing, of_report
+from ptq4snn.report.finished_run import Kind, Run
 from ptq4snn.report.panel import Panel
-from ptq4snn.report.run import Kind, Run
 from ptq4snn.report.theme import DARK, LIGHT
 
 KINDS: dict[Kind, Any] = {

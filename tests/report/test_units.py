@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptq4snn.recipe import Recipe
-from ptq4snn.report.recipe import as_python, as_toml
+from ptq4snn.report.recipe_text import as_python, as_toml
 from ptq4snn.report.units import change, percent, significant, size, smaller
 
 

@@ -17,7 +17,7 @@ from ptq4snn.models.sdt import SpikeDrivenTransformer
 from ptq4snn.models.sew_resnet import SEWResNet
 from ptq4snn.training import loop
 from ptq4snn.training.loop import train
-from ptq4snn.training.recipe import Stage, TrainingRecipe
+from ptq4snn.training.training_recipe import Stage, TrainingRecipe
 
 
 class Blobs:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ptq4snn.numerics.dither import PHASES, dither_phase
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.observation.statistics import ChannelStatistics
+from ptq4snn.observation.channel_statistics import ChannelStatistics
 from ptq4snn.observation.traces import Trace
 
 __all__ = ["Dynamics", "Replay", "replay_cost"]

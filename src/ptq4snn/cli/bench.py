@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ptq4snn.cli.reading import read_array
+from ptq4snn.cli.bundle_data import read_array
 from ptq4snn.extras import is_there
 from ptq4snn.report.units import percent, significant, size, smaller
 from ptq4snn.runtime import load

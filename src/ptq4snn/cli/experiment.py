@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
 
     from ptq4snn.cli.inputs import load_data, load_device, load_whole_model, ran_on
     from ptq4snn.experiments.compare import Bench
-    from ptq4snn.experiments.experiment import identity, run_experiment
+    from ptq4snn.experiments.outcome import identity, run_experiment
     from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
 

@@ -6,8 +6,8 @@ import argparse
 import json
 
 from ptq4snn.experiments.drawings import DRAWINGS
-from ptq4snn.report.comparison import comparison_table
-from ptq4snn.report.run import Run, read_run, whole
+from ptq4snn.report.comparison_text import comparison_table
+from ptq4snn.report.finished_run import Run, read_run, whole
 from ptq4snn.report.terminal import show, show_lines
 
 __all__ = ["run"]

@@ -26,7 +26,7 @@ PHASE_BITS: Final = 16  # also the largest shift that can be dithered
 PHASES: Final = 2**PHASE_BITS
 STRIDE: Final = 40503  # from one element to the next
 CYCLE_BITS: Final = 4  # after 2^4 steps the offsets come again
-HALF: Final[int] = PHASES >> (CYCLE_BITS + 1)  # half of what lies between two steps' offsets: their mean is a half
+HALF: Final[int] = PHASES >> (CYCLE_BITS + 1)  # half a sixteenth: the mean is a half
 
 Integer = TypeVar("Integer", int, "np.ndarray[Any, np.dtype[np.int64]]", "Tensor")  # all of 64 bits
 

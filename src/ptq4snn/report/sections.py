@@ -11,9 +11,9 @@ from ptq4snn.report.charts import distributions
 from ptq4snn.report.charts.segmentation import KINDS
 from ptq4snn.report.digest import widths
 from ptq4snn.report.figures import FIGURES, figure_panels, of_experiment, of_report
+from ptq4snn.report.finished_run import Run, whole
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
-from ptq4snn.report.run import Run, whole
 
 __all__ = ["Section", "Slot", "of_added", "of_run"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ptq4snn.cost.accounting import WeightCost, is_mixed, resident_states, state_cost, weight_cost
-from ptq4snn.cost.facts import neuron_facts, stages_of, weight_bytes
+from ptq4snn.cost.neuron_facts import neuron_facts, stages_of, weight_bytes
 from ptq4snn.network.plan import Plan
 
 __all__ = ["report_of_plan"]

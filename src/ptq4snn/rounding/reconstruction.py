@@ -19,8 +19,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ptq4snn.calibration.calibration_set import micro_batches
 from ptq4snn.calibration.packed import PackedBatch, pack
-from ptq4snn.calibration.samples import micro_batches
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.rounding.alone import Alone

@@ -11,7 +11,7 @@ import pytest
 
 from ptq4snn.allocation import mixed
 from ptq4snn.assemble import Assembly
-from ptq4snn.cost.facts import stages_of
+from ptq4snn.cost.neuron_facts import stages_of
 from ptq4snn.evaluation.figures.allocation import allocation
 from ptq4snn.evaluation.figures.common import evenly, rounded
 from ptq4snn.pipeline import run

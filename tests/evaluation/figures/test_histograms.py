@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ptq4snn.evaluation.figures.histograms import bins_of, quantiles, rebin, share_outside
-from ptq4snn.observation.statistics import BINS, bin_index
+from ptq4snn.observation.channel_statistics import BINS, bin_index
 
 
 def counted(values: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from ptq4snn.allocation.budget import ranking
 from ptq4snn.allocation.mixed import Candidates
 from ptq4snn.allocation.scores import scores
 from ptq4snn.assemble import Assembly
-from ptq4snn.cost.facts import stages_of
+from ptq4snn.cost.neuron_facts import stages_of
 from ptq4snn.evaluation.figures.common import ROWS, Data, evenly, in_budget
 from ptq4snn.network.plan import NeuronPlan, Plan
 

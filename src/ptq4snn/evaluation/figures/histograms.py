@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.evaluation.figures.common import Data
-from ptq4snn.observation.statistics import bin_edges
+from ptq4snn.observation.channel_statistics import bin_edges
 
 __all__ = ["bins_of", "quantiles", "rebin", "share_outside"]
 

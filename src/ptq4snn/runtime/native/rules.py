@@ -14,7 +14,7 @@ from ptq4snn.network.index import window_taps
 from ptq4snn.numerics.limits import INT32, ZERO_FRACTION_BITS
 from ptq4snn.runtime.native.draft import FAST_ROWS, Draft
 from ptq4snn.runtime.native.layout import Format, How, Kind, NativeOp
-from ptq4snn.runtime.native.parameters import (
+from ptq4snn.runtime.native.op_fields import (
     is_fast,
     neuron_fields,
     plain_bias,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ptq4snn.bundle.identity import check_report
+from ptq4snn.bundle.report_check import check_report
 from ptq4snn.errors import PTQ4SNNError
 
 __all__ = ["Kind", "Run", "completed", "read_run", "whole"]

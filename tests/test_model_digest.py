@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.identity import graph_digest, model_digest, weights_digest
+from ptq4snn.discovery.model_digest import graph_digest, model_digest, weights_digest
 from ptq4snn.errors import DataError
 from ptq4snn.models.neuron import LIF
 
@@ -79,8 +79,8 @@ def test_hashing_leaves_the_model_and_the_random_state() -> None:
 
 def test_of_another_process() -> None:
     code = (
-        "import sys, torch; sys.path.insert(0, sys.argv[1]); from test_identity import Net, X\n"
-        "from ptq4snn.discovery.identity import model_digest; print(model_digest(Net(), X))"
+        "import sys, torch; sys.path.insert(0, sys.argv[1]); from test_model_digest import Net, X\n"
+        "from ptq4snn.discovery.model_digest import model_digest; print(model_digest(Net(), X))"
     )
     here = str(Path(__file__).parent)
     found = subprocess.run([sys.executable, "-c", code, here], capture_output=True, text=True)

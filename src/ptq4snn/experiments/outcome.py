@@ -15,12 +15,12 @@ from ptq4snn import __version__
 from ptq4snn.experiments.catalog import BETAS, PERCENTILES, Experiment
 from ptq4snn.experiments.compare import Bench, Report, compare_on, silent, today
 from ptq4snn.experiments.comparison import Comparison, summary
+from ptq4snn.experiments.comparison_tables import raw_csv, text_table
 from ptq4snn.experiments.drawings import DRAWINGS
-from ptq4snn.experiments.figures import FIGURES, MAKERS
 from ptq4snn.experiments.intervals import mean
 from ptq4snn.experiments.methods import Method
 from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_setting
-from ptq4snn.experiments.tables import raw_csv, text_table
+from ptq4snn.experiments.paper_figures import FIGURES, MAKERS
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.report.text import number, table
 

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from ptq4snn.allocation.budget import average_bits
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.experiments import compare as module
-from ptq4snn.experiments import figures
+from ptq4snn.experiments import paper_figures
 from ptq4snn.experiments.catalog import EXPERIMENTS, find
 from ptq4snn.experiments.compare import Bench
-from ptq4snn.experiments.experiment import Outcome, run_experiment
 from ptq4snn.experiments.methods import parse_methods
+from ptq4snn.experiments.outcome import Outcome, run_experiment
 from ptq4snn.experiments.paper import Ran
 from ptq4snn.models.neuron import LIF
 
@@ -40,7 +40,7 @@ def done(bench: Bench, name: str, ran: Ran = OWN, **options: Any) -> Outcome:
 def test_every_experiment_runs_once(name: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     first = done(bench, name)
     monkeypatch.setattr(module, "run", None)  # whoever runs anything again fails
-    monkeypatch.setattr(figures, "run", None)
+    monkeypatch.setattr(paper_figures, "run", None)
     again = done(bench, name)
     assert (first.lines, first.csv) == (again.lines, again.csv)
     assert json.loads(json.dumps(first.data)) == again.data
