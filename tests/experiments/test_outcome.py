@@ -20,11 +20,11 @@ from ptq4snn.experiments.catalog import EXPERIMENTS, find
 from ptq4snn.experiments.compare import Bench
 from ptq4snn.experiments.methods import parse_methods
 from ptq4snn.experiments.outcome import Outcome, run_experiment
-from ptq4snn.experiments.paper import Ran
+from ptq4snn.experiments.paper import RunSetting
 from ptq4snn.models.neuron import LIF
 
 QUICK = {**FEW, "rounding": "nearest"}
-OWN = Ran("default", None, 4)
+OWN = RunSetting("default", None, 4)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def bench(case: Case, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return case.bench(tmp_path_factory.mktemp("experiments"), limit=20)
 
 
-def done(bench: Bench, name: str, ran: Ran = OWN, **options: Any) -> Outcome:
+def done(bench: Bench, name: str, ran: RunSetting = OWN, **options: Any) -> Outcome:
     return run_experiment(find(name), bench, ran, changes=QUICK, **options)
 
 
@@ -72,7 +72,7 @@ def test_the_protocol_of_each() -> None:
 
 def test_the_paper_stands_beside_and_is_not_mixed_in(bench: Bench) -> None:
     plain = done(bench, "cifar")
-    beside = done(bench, "cifar", Ran("sdt-2-256-cifar10", "cifar10", 4))
+    beside = done(bench, "cifar", RunSetting("sdt-2-256-cifar10", "cifar10", 4))
     assert beside.data["rows"] == plain.data["rows"] and beside.csv == plain.csv
     head = next(line for line in beside.lines if line.startswith("method"))
     assert head.split()[-1] == "paper"
@@ -80,7 +80,7 @@ def test_the_paper_stands_beside_and_is_not_mixed_in(bench: Bench) -> None:
     assert rows["FlowQ W4/M4"].endswith("93.57 (-0.84)")
     assert rows["PTQ4SNN W4/M4"].endswith("94.35 (-0.06)")
     assert beside.data["paper"]["rows"]["GPTQ W4/M32"] == {"accuracy": 94.07, "change": -0.34}
-    states = done(bench, "packed-state", Ran("sew-resnet18-cifar10", "cifar10", 4))
+    states = done(bench, "packed-state", RunSetting("sew-resnet18-cifar10", "cifar10", 4))
     assert any("6.2/90.65/3.15 4.002 5.282 0.387/0.392 0.177" in line for line in states.lines)
 
 
@@ -197,7 +197,7 @@ def test_label_maps(case: Case, tmp_path: Path) -> None:
     x = case.test[0][0]
     with torch.no_grad():
         bench = Bench.of(model, case.pool, [(x, model(x).argmax(1))], tmp_path)
-    found = done(bench, "segmentation", Ran("metaspikeformer-fpn-55m-voc2012", "voc2012", 4))
+    found = done(bench, "segmentation", RunSetting("metaspikeformer-fpn-55m-voc2012", "voc2012", 4))
     base, *others = found.data["rows"]
     assert base["scores"] == {"mIoU": 100.0, "aAcc": 100.0, "mAcc": 100.0}
     assert all(r["interval_95"] is None and r["metric"] == "mIoU" for r in others)

@@ -19,7 +19,7 @@ from ptq4snn.experiments.comparison_tables import raw_csv, text_table
 from ptq4snn.experiments.drawings import DRAWINGS
 from ptq4snn.experiments.intervals import mean
 from ptq4snn.experiments.methods import Method
-from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_setting
+from ptq4snn.experiments.paper import PaperSetting, RunSetting, cell, difference, same_setting
 from ptq4snn.experiments.paper_figures import FIGURES, MAKERS
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.report.text import number, table
@@ -41,7 +41,7 @@ class Outcome:
 def run_experiment(
     experiment: Experiment,
     bench: Bench,
-    ran: Ran,
+    ran: RunSetting,
     seeds: Sequence[int] = (0,),
     changes: Mapping[str, Any] | None = None,
     report: Report = silent,

@@ -52,12 +52,12 @@ def completed(report: dict[str, Any]) -> dict[str, Any]:
     found = {"figures": {}, "evaluations": [], **report}
     summary, neurons = found.get("summary"), found.get("neurons")
     if isinstance(summary, dict) and isinstance(neurons, list):
-        known = _told_elsewhere(summary, neurons)
+        known = _missing_keys(summary, neurons)
         found["summary"] = summary | {k: v for k, v in known.items() if k not in summary}
     return found
 
 
-def _told_elsewhere(summary: dict[str, Any], neurons: list[Any]) -> dict[str, Any]:
+def _missing_keys(summary: dict[str, Any], neurons: list[Any]) -> dict[str, Any]:
     """What the summary of an older report does not repeat; it knew no maps."""
     recipe = summary.get("recipe")
     steps = [n["steps"] for n in neurons if isinstance(n, dict) and isinstance(n.get("steps"), int)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptq4snn.report import tables as tell
+from ptq4snn.report import tables as page_tables
 from ptq4snn.report.charts import distributions
 from ptq4snn.report.charts.segmentation import KINDS
 from ptq4snn.report.digest import widths
@@ -41,8 +41,8 @@ class Section:
     title: str
     lead: str = ""
     groups: list[list[Slot]] = field(default_factory=list)  # of charts side by side
-    tables: list[tell.Table] = field(default_factory=list)
-    folded: list[tell.Table] = field(default_factory=list)  # shown on demand
+    tables: list[page_tables.Table] = field(default_factory=list)
+    folded: list[page_tables.Table] = field(default_factory=list)  # shown on demand
     note: str = ""
     pictures: Sequence[Data] = ()  # of a segmentation
     choice: str = ""  # what a select of all charts chooses
@@ -70,7 +70,7 @@ def of_run(report: Data, payload: Payload) -> list[Section]:
 
 def accuracy(report: Data) -> Section:
     note = "" if report["evaluations"] else "No labelled data yet: ptq4snn evaluate adds a line here."
-    return Section("accuracy", "Accuracy", "Accuracy", tables=[tell.accuracy(report)], note=note)
+    return Section("accuracy", "Accuracy", "Accuracy", tables=[page_tables.accuracy(report)], note=note)
 
 
 def memory(report: Data, payload: Payload) -> Section:
@@ -83,8 +83,8 @@ def layers(report: Data) -> Section:
         "Layers",
         "Layer by layer",
         "Every neuron in the order of execution; numbers (#) are those of the charts below.",
-        tables=[tell.layers(report["neurons"])],
-        folded=[tell.projections(report["projections"])],
+        tables=[page_tables.layers(report["neurons"])],
+        folded=[page_tables.projections(report["projections"])],
     )
 
 
@@ -190,5 +190,5 @@ def of_one(run: Run, name: str, payload: Payload) -> Section:
         if data is not None:
             section.groups.append(slots(figure_panels(figure, data), payload))
     if "runs" in run.data and run.data["rows"]:
-        section.tables.append(tell.methods(run.data))
+        section.tables.append(page_tables.methods(run.data))
     return section

@@ -167,11 +167,11 @@ def counted(model: Model, s: Statistics) -> Statistics:
     times the density, which is exact but for the borders of an image."""
     operations = {(op.name, op.kind): op for op in model.program.operations}
     out = []
-    for told in s.operations:
-        op = operations.get((told.name, told.kind))
-        if op is not None and not told.macs:
+    for one in s.operations:
+        op = operations.get((one.name, one.kind))
+        if op is not None and not one.macs:
             steps = s.steps if model.program.values[op.output].time else 1
             macs = multiply_adds(model, op) * s.samples * steps
-            told = replace(told, macs=macs, synops=told.synops or int(macs * (told.density or 0.0)))
-        out.append(told)
+            one = replace(one, macs=macs, synops=one.synops or int(macs * (one.density or 0.0)))
+        out.append(one)
     return replace(s, operations=tuple(out))
