@@ -61,6 +61,7 @@ def test_what_changes_nothing_does_not() -> None:
     net(X)  # leaves counters, and a state in some neurons
     net.eval()
     net.norm.load_state_dict(Net().norm.state_dict())
+    assert net.norm.num_batches_tracked is not None
     net.norm.num_batches_tracked += 5
     assert model_digest(net, X) == found
     assert graph_digest(changed(lambda n: n.fc.weight.zero_()), X) == graph_digest(Net(), X)

@@ -167,8 +167,8 @@ def test_distributions(bench: Bench, case: Case) -> None:
         assert len(r["weights"]["edges"]) == len(r["weights"]["counts"]) + 1
         assert sum(r["states"]["counts"]) > 0
     block = next(r for r in rows if r["neuron"] == "layer1.0.sn1")
-    conv = case.model.get_submodule("layer1.0.conv1")
-    assert sum(block["weights"]["counts"]) == conv.weight[0].numel()  # type: ignore[index, union-attr]
+    weight = case.model.get_parameter("layer1.0.conv1.weight")
+    assert sum(block["weights"]["counts"]) == weight[0].numel()
 
 
 class Painter(nn.Module):

@@ -110,7 +110,7 @@ def test_every_setting_is_of_something_that_exists() -> None:
     assert {s["experiment"] for s in contents()["setting"]} <= set(EXPERIMENTS)
 
 
-SAME = {"model": "sdt-8-768-imagenet", "data": "imagenet", "steps": 4}
+SAME: dict[str, Any] = {"model": "sdt-8-768-imagenet", "data": "imagenet", "steps": 4}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from ptq4snn.runtime import Runtime, load, load_model_file, model_of
 from ptq4snn.runtime.loading import Stored, contents_of
 from ptq4snn.runtime.parameters import Model
 
-ODD = (
+ODD: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2, 3, 17, 255, 2**31, 2**63, -(2**70), 0.5, 1e300, "", "max", "dither", [], {},
     [[]], [1, 2], [-1] * 20, {"$array": "biases/project1"}, {"$array": "nowhere"}, {"$array": []},
 )  # fmt: skip
@@ -128,7 +128,7 @@ def runs(model: Model) -> None:
     size = sum(v.positions * v.channels for v in program.values)
     if size > 10**5 or program.steps > 50 or np.prod(program.input.shape) > 10**5:
         return
-    results = []
+    results: list[Any] = []
     for kernels in ("numpy", "auto"):  # auto: native where they are built
         try:
             results.append(Runtime(model, kernels)(random_input(model, 0, 1)))

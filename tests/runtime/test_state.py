@@ -128,15 +128,16 @@ def test_states_of_others_are_refused(tmp_path: Path) -> None:
         rt.restore(State.new(other, 2))
     good = State.new(model, 2)
     rt.restore(good)
-    for change in (
+    changes: tuple[dict[str, Any], ...] = (
         {"batch": 3},
         {"batch": 0},
         {"steps": -1},
         {"steps": model.bounds.steps + 1},
         {"rows": {}},
         {"batch": 2**40},
-    ):
-        bad = State(**{**vars(good), **change})  # type: ignore[arg-type]
+    )
+    for change in changes:
+        bad = State(**{**vars(good), **change})
         with pytest.raises(BundleError, match="does not fit"):
             rt.restore(bad)
     (tmp_path / "x").write_bytes(b"no state")
