@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,7 +49,11 @@ def ratios(samples: int, rounds: int) -> dict[str, float]:
     model, x = load_default(), normalize(default_sample()[0])[:samples]
     float_pass(model, x)  # warm up
     point = {"beta": 0.8, "percentile": 98.0}
-    ways = (("without grid", PAPER, point), ("with grid", PAPER, {}), ("default", "w4m4", {}))
+    ways: tuple[tuple[str, Any, dict[str, Any]], ...] = (
+        ("without grid", PAPER, point),
+        ("with grid", PAPER, {}),
+        ("default", "w4m4", {}),
+    )
     found: dict[str, list[float]] = {name: [] for name, _, _ in ways}
     for _ in range(rounds):
         for name, recipe, changes in ways:

@@ -19,7 +19,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,26 +69,29 @@ def all_parts(a: argparse.Namespace, places: dict[str, str]) -> Iterator[Part]:
             prepared[case.name] = ready(case, a.out, places)
         return prepared[case.name]
 
+    def speed(case: Case, batch: int) -> Any:
+        return parts.speed(get(case), batch, a.rounds, skip)
+
+    def layers(case: Case, batch: int) -> Any:
+        return parts.layers(get(case), batch)
+
+    def memory(case: Case, kinds: Sequence[str]) -> Any:
+        return parts.memory_of(get(case), a.out, max(BATCHES), kinds)
+
     for case in cases:
         if a.quick and case.target is None and case.name != "default":
             continue
         for batch in BATCHES:
-            yield (
-                f"speed/{case.name}/{batch}",
-                lambda case=case, batch=batch: parts.speed(get(case), batch, a.rounds, skip),
-            )
+            yield f"speed/{case.name}/{batch}", partial(speed, case, batch)
     main = next((c for c in cases if c.name == MAIN), None)
     if main is not None:
         for batch in BATCHES:
-            yield f"layers/{MAIN}/{batch}", lambda batch=batch: parts.layers(get(main), batch)
+            yield f"layers/{MAIN}/{batch}", partial(layers, main, batch)
         yield f"scaling/{MAIN}", partial(parts.scaling, a.out, a.rounds)
     for case in cases:
         if not a.quick and (case.target is None or case.name in (MAIN, synthetic()[-1].name)):
             kinds = FLOATS if case.target is not None else ("spikingjelly",)
-            yield (
-                f"memory/{case.name}",
-                lambda case=case, kinds=kinds: parts.memory_of(get(case), a.out, max(BATCHES), kinds),
-            )
+            yield f"memory/{case.name}", partial(memory, case, kinds)
 
 
 def collect(a: argparse.Namespace, places: dict[str, str]) -> dict[str, Any]:

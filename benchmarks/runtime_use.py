@@ -27,6 +27,7 @@ from ptq4snn.experiments.compare import today
 from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
 from ptq4snn.modules import running
+from ptq4snn.runtime.native import available
 
 RESULTS = Path(__file__).with_suffix(".json")
 GRID_SAMPLES = 512
@@ -34,7 +35,7 @@ GRID_SAMPLES = 512
 
 def timed(work: Any, kernels: bool) -> tuple[float, Any]:
     running._made.clear()
-    found = running.available() if kernels else ()
+    found = available() if kernels else ()
     with mock.patch.object(running, "available", lambda: found):
         begin = perf_counter()
         result = work()

@@ -66,7 +66,7 @@ def measure(name: str, data: str, limit: int | None) -> dict[str, Any]:
     }
 
 
-def calibration(train: Any) -> SampleBatches:
+def calibration(train: Any) -> SampleBatches[Any]:
     """The first samples, or a fixed random choice where a data set is sorted by class."""
     order = torch.arange(len(train))
     if getattr(train, "sorted_by_class", False):

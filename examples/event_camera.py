@@ -6,6 +6,7 @@ A recording is made here and written to a file, events.npz with t (microseconds)
 darker); then it is read as if it came from a camera.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def record(path: Path, seed: int) -> None:
     np.savez(path, t=t[order], x=x, y=y, p=np.repeat([1, 0], SIZE * SIZE)[order])
 
 
-def frames(path: Path):
+def frames(path: Path) -> Iterator[np.ndarray]:
     """Counts [2, H, W] of each window of the recording, one after the other."""
     with np.load(path, allow_pickle=False) as file:
         t, x, y, p = (file[name] for name in "txyp")
@@ -72,7 +73,7 @@ def main() -> None:
         print(f"{(number + 1) * WINDOW // 1000:3d} ms  events {int(frame.sum()):3d}  {logits[0].round(3)}")
 
     whole = rt(samples[:, :1].numpy())  # the whole sequence at once gives the same bits
-    assert (logits == whole).all()
+    assert np.array_equal(logits, whole)
 
 
 if __name__ == "__main__":

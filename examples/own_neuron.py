@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import ptq4snn
 from ptq4snn.frameworks import NeuronSpec, Shell, register
+from ptq4snn.frameworks.core import NeuronCore
 
 
 class MyNeuron(nn.Module):
@@ -27,12 +28,13 @@ class MyNeuron(nn.Module):
 class MyShell(Shell):
     """Takes the place of MyNeuron: the same calls and the same habits, computing with a core."""
 
-    def __init__(self, core) -> None:
+    def __init__(self, core: NeuronCore) -> None:
         super().__init__(core)
         self.reset()
 
     def reset(self) -> None:
-        self.v, self.t = None, 0
+        self.v: Tensor | None = None
+        self.t = 0
 
     def forward(self, x: Tensor) -> Tensor:
         s, self.v, _ = self.core.step(x, self.v, self.t)
@@ -63,9 +65,10 @@ class MyAdapter:
         return None  # one call is one step
 
     def reset(self, module: nn.Module) -> None:
+        assert isinstance(module, MyNeuron)
         module.v = None
 
-    def shell(self, module: nn.Module, core) -> Shell:
+    def shell(self, module: nn.Module, core: NeuronCore) -> Shell:
         return MyShell(core)
 
 

@@ -16,6 +16,7 @@ def main(bundle: str, images: str) -> None:
     rt = ptq4snn.runtime.load(bundle)  # checked before anything runs; the file may be a stranger's
     x = np.load(images, allow_pickle=False)
     logits = rt(x)
+    assert isinstance(logits, np.ndarray)  # a model of several outputs returns a tuple
     print(f"kernels: {rt.kernels}, torch loaded: {'torch' in sys.modules}")
     print("classes:", " ".join(map(str, logits.argmax(-1))))
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from ptq4snn.cli import main as ptq4snn
 from ptq4snn.files import write_whole
+from ptq4snn.report.finished_run import read_run
 from ptq4snn.report.page import write_page
-from ptq4snn.report.run import read_run
 from ptq4snn.report.screen import WIDTH, screen
 from ptq4snn.report.terminal import rich_text
 from ptq4snn.report.text import Marks

@@ -36,6 +36,7 @@ def lively(model: nn.Module, seed: int = 0) -> nn.Module:
             if isinstance(m, nn.BatchNorm2d):
                 nn.init.constant_(m.weight, 2.0)
                 nn.init.normal_(m.bias, 0.0, 0.3)
+                assert m.running_mean is not None and m.running_var is not None
                 nn.init.normal_(m.running_mean, 0.0, 0.3)
                 nn.init.uniform_(m.running_var, 0.2, 1.0)
     return model.eval()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ptq4snn.calibration.samples import Calibration, batches_of, micro_batches
+from ptq4snn.calibration.calibration_set import Calibration, batches_of, micro_batches
 from ptq4snn.errors import DataError
 
 

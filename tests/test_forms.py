@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import ptq4snn
-from ptq4snn.calibration.samples import batches_of, micro_batches
+from ptq4snn.calibration.calibration_set import batches_of, micro_batches
 from ptq4snn.errors import CheckpointError, DataError
 
 X = torch.arange(12.0).view(6, 2)
@@ -112,7 +112,7 @@ def test_evaluate_takes_the_same_forms() -> None:
     with torch.no_grad():
         model.weight.zero_()
         model.bias.copy_(torch.tensor([1.0, 0.0, 0.0]))
-    labelled = [
+    labelled: list[Any] = [
         (X, Y), TensorDataset(X, Y), Numbered(), [{"x": X, "labels": Y}], DataLoader(TensorDataset(X, Y), 4),
         [(X.to_sparse(), Y)],
     ]  # fmt: skip
@@ -127,10 +127,10 @@ def test_quantize_takes_a_data_set(
     small_model: Callable[..., nn.Module], images: Callable[..., Tensor]
 ) -> None:
     x = images(20)
-    changes = {"calibration": 20, "holdout": 8, "rounding": "nearest"}
+    changes: dict[str, Any] = {"calibration": 20, "holdout": 8, "rounding": "nearest"}
     a = ptq4snn.quantize(small_model(), x, "W4M4", **changes)
     b = ptq4snn.quantize(small_model(), TensorDataset(x, torch.zeros(20)), "w4m4", **changes)
-    assert a.plan.to_dict() == b.plan.to_dict() if hasattr(a.plan, "to_dict") else True
+    assert a.plan.to_dict() == b.plan.to_dict()
     assert torch.equal(a(x[:2]), b(x[:2]))
 
 
@@ -151,7 +151,9 @@ def test_negative_variances_are_told(
     small_model: Callable[..., nn.Module], images: Callable[..., Tensor]
 ) -> None:
     model = small_model()
-    next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d)).running_var.neg_()  # type: ignore[operator, union-attr]
+    norm = next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
+    assert norm.running_var is not None
+    norm.running_var.neg_()
     with pytest.raises(CheckpointError, match="holds negative variances"):
         ptq4snn.quantize(model, images(4))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def test_equal_values_are_alike() -> None:
     assert digest(torch.eye(3).to_sparse()) == digest(torch.eye(3))
 
 
-DIFFERENT = [
+DIFFERENT: list[Any] = [
     None, "None", 0, 0.0, False, "", b"", [], {}, [[]], ["ab"], ["a", "b"], {"a": "b"}, torch.zeros(0),
     torch.zeros(2, 3), torch.zeros(3, 2), torch.zeros(2, 3, dtype=torch.float64),
     torch.zeros(2, 3, dtype=torch.bfloat16), torch.zeros(2, 3, dtype=torch.float16), torch.zeros(2, 3).bool(),

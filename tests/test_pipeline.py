@@ -307,7 +307,7 @@ def test_uniform_widths_compete(allocation: str) -> None:
     won = []
     for seed in range(4):
         prepared = prepare(small_network(seed), small_inputs(), Recipe(**SMALL))
-        settings = {"membrane": 4.0, "beta": None, "percentile": None, "objective": "replay"}
+        settings: dict[str, Any] = {"membrane": 4.0, "beta": None, "percentile": None, "objective": "replay"}
         settings |= {"beta_grid": (0.0, 1.0), "percentile_grid": (90.0,)}
         even, alone, both = (
             quantized(prepared, **settings | changes)

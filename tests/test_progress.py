@@ -68,7 +68,8 @@ def test_the_api_shows_bars_on_a_terminal(
     bars = Told()
     monkeypatch.setattr(progress, "RichProgress", lambda: bars)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    x, y, few = images(16), torch.zeros(16).long(), {"holdout": 8, "rounding": "nearest", "calibration": 16}
+    few: dict[str, Any] = {"holdout": 8, "rounding": "nearest", "calibration": 16}
+    x, y = images(16), torch.zeros(16).long()
     for quiet in (False, None):
         bars.descriptions.clear()
         q = ptq4snn.quantize(small_model(), x, progress=quiet, **few)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def test_defaults_are_those_of_the_method() -> None:
     assert (r.weights, r.membrane, r.coupling) == (4, 4.0, "bridge")
     assert r == Recipe.parse("best-fast+w4m4")
     assert (r.calibration, r.holdout, r.micro_batch, r.sensitivity_batches) == (1024, 128, 16, 10)
-    assert r.beta_grid == (0, 0.2, 0.4, 0.6, 0.8, 1) and r.percentile_grid == (96, 97, 98, 99)
+    assert r.beta_grid == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0) and r.percentile_grid == (96.0, 97.0, 98.0, 99.0)
     assert (r.first_bits, r.first_membrane, r.last_bits, r.chain_bits) == (8, 16, 8, 8)
     assert (r.lambda_mem, r.beta, r.percentile, r.seed) == (1.0, None, None, 0)
 
@@ -55,9 +56,10 @@ def test_unknown_presets_are_refused(text: str) -> None:
     ],
 )
 def test_unknown_keys_name_the_nearest(key: str, nearest: str) -> None:
-    for call in (lambda: Recipe.from_dict({key: 1}), lambda: Recipe().replace(**{key: 1})):
+    calls: tuple[Callable[..., Recipe], ...] = (lambda **k: Recipe.from_dict(k), Recipe().replace)
+    for call in calls:
         with pytest.raises(RecipeError) as e:
-            call()
+            call(**{key: 1})
         assert repr(key) in str(e.value) and f"did you mean {nearest!r}?" in str(e.value)
 
 

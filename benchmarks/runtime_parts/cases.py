@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -92,9 +93,10 @@ def ready(case: Case, folder: Path, places: dict[str, str]) -> Ready:
         quantized = ptq4snn.load(bundle, model)
     except (BundleError, OSError):
         calibration, _ = samples_of(case, "calibration", case.calibration, places)
-        options = {"calibration": case.calibration, "first_membrane": case.first_membrane}
-        recipe, few = ("w4m4", {}) if case.target is None else (SYNTHETIC, FEW)
-        ptq4snn.quantize(model, calibration, recipe, **options, **few).save(bundle)
+        options: dict[str, Any] = {"calibration": case.calibration, "first_membrane": case.first_membrane}
+        recipe = "w4m4" if case.target is None else SYNTHETIC
+        options |= {} if case.target is None else FEW
+        ptq4snn.quantize(model, calibration, recipe, **options).save(bundle)
         quantized = ptq4snn.load(bundle, model)
     return Ready(case, model, quantized, bundle, typical_first(quantized, x), origin)
 

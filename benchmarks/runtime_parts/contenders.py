@@ -77,7 +77,7 @@ def check_float32(runs: dict[str, Run], x: Tensor) -> dict[str, Any]:
     """Share of samples whose logits changed: by a spike that rounding flipped, or, of int8, by anything."""
     want = runs["eager"](x)
     scale = want.abs().max()
-    found = {}
+    found: dict[str, Any] = {}
     for name in ("spikingjelly", "compiled", "onnx float", "onnx int8"):
         if name in runs:
             difference = (runs[name](x) - want).abs().flatten(1).amax(1) / scale

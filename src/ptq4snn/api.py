@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.calibration.samples import micro_batches
+from ptq4snn.calibration.calibration_set import micro_batches
 from ptq4snn.discovery.discover import Discovery, discover
-from ptq4snn.discovery.identity import weights_digest
 from ptq4snn.discovery.looping import Loop, looped, repeated
+from ptq4snn.discovery.model_digest import weights_digest
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.errors import RecipeError, UnsupportedModel
 from ptq4snn.evaluation.metrics import evaluate

@@ -18,16 +18,16 @@ from ptq4snn.discovery.folding import Folded, MirrorSpec
 from ptq4snn.errors import RecipeError
 from ptq4snn.modules.quantized import Integers
 from ptq4snn.network.plan import MirrorPlan, NeuronPlan, OutputPlan, Plan, ProjectionPlan, RescalePlan
+from ptq4snn.numerics.dither import PHASE_BITS
 from ptq4snn.numerics.fixed_point import Fraction2, dyadic_leak, multiplier
+from ptq4snn.numerics.limits import INT32, WIDE_STATE
 from ptq4snn.observation.observe import Observation
 from ptq4snn.observation.traces import Trace
 from ptq4snn.recipe import Recipe
 
-__all__ = ["WIDE_STATE", "Assembly"]
+__all__ = ["Assembly"]
 
-WIDE_STATE = 32
 LARGEST_K, LARGEST_K_FIRST = 15, 24
-DITHER_SHIFT = 16
 READOUT_BITS = 16
 FIRST_MEMBRANE = Recipe.first_membrane  # its default
 
@@ -82,9 +82,9 @@ class Assembly:
         low = max((f.n if f.n <= 8 else 0) for f in leaks) - n.shift
         high = LARGEST_K_FIRST if n.info.stem and self.in_budget(n.info.name) else LARGEST_K
         if self.recipe.state_rounding == "dither":
-            high = min(high, DITHER_SHIFT - n.shift)
+            high = min(high, PHASE_BITS - n.shift)
         widest = self.fixed_bits(n.info.name) or 8 + (self.recipe.zero_point != "none")
-        while high > low and n.input_bound + 2 ** (min(widest, 16) - 1 + high + n.shift) >= 2**31:
+        while high > low and n.input_bound + 2 ** (min(widest, 16) - 1 + high + n.shift) >= INT32:
             high -= 1
         return range(low, high + 1)
 

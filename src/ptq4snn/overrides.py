@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
@@ -10,6 +9,7 @@ from typing import Any
 
 from ptq4snn.errors import RecipeError
 from ptq4snn.files import short
+from ptq4snn.hints import hint
 from ptq4snn.validation import boolean, choice, integer
 
 __all__ = ["COUPLINGS", "Override", "Overrides"]
@@ -112,9 +112,7 @@ def _parse(pattern: str, rule: Any) -> Override:
     known = [f.name for f in fields(Override)]
     for key in rule:
         if key not in known:
-            near = difflib.get_close_matches(short(key), known, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            raise RecipeError(f"{where} has no {short(key)!r}: {hint}")
+            raise RecipeError(f"{where} has no {short(key)!r}: {hint(key, known, alike=0.5)}")
     try:
         return Override(**rule)
     except RecipeError as e:

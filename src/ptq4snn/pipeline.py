@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -22,6 +21,7 @@ from ptq4snn.bridge.lattice import Lattice, build_lattice
 from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.errors import BundleError, ExactnessError, RecipeError, UnsupportedOperation
 from ptq4snn.evaluation.report import make_report
+from ptq4snn.hints import hint
 from ptq4snn.lowering import lower
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
@@ -33,8 +33,8 @@ from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of
 from ptq4snn.runtime.native import available
 from ptq4snn.tuning.correction import corrected_biases
-from ptq4snn.tuning.recording import float_traces
 from ptq4snn.tuning.states import tune_states
+from ptq4snn.tuning.tuning_traces import float_traces
 from ptq4snn.words import WIDTHS
 
 __all__ = ["Prepared", "prepare", "run"]
@@ -156,10 +156,9 @@ def check_overrides(prepared: Prepared, recipe: Recipe) -> None:
     modules = [name for name, _ in prepared.model.named_modules() if name]
     for pattern, rule in recipe.overrides.items():
         if not any(fnmatchcase(n, pattern) for n in (modules if rule.exclude else names)):
-            near = difflib.get_close_matches(pattern, names, 1, 0.3)
-            hint = f"did you mean {near[0]!r}?" if near else "`ptq4snn inspect` lists the names"
+            about = hint(pattern, names, "`ptq4snn inspect` lists the names", alike=0.3)
             raise RecipeError(
-                f"the override {pattern!r} fits no neuron and no projection of the model: {hint}"
+                f"the override {pattern!r} fits no neuron and no projection of the model: {about}"
             )
 
 

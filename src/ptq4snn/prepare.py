@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.calibration.calibration_set import Calibration, refuse_unbatched
 from ptq4snn.calibration.packed import PackedBatch
-from ptq4snn.calibration.samples import Calibration, refuse_unbatched
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
 from ptq4snn.discovery.exclusion import excluded_modules

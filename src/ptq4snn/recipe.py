@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -12,6 +11,7 @@ from typing import Any
 
 from ptq4snn.errors import RecipeError
 from ptq4snn.files import short
+from ptq4snn.hints import hint
 from ptq4snn.overrides import Override, Overrides
 from ptq4snn.validation import boolean, choice, integer, number, numbers
 from ptq4snn.words import CHOICES, CORRECTIONS, FLOAT_BITS, WIDTHS, ZERO_POINTS, read_words
@@ -244,6 +244,4 @@ def refuse_unknown(names: Iterable[object]) -> None:
     known = [f.name for f in fields(Recipe)]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(short(name), known, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            raise RecipeError(f"a recipe has no {short(name)!r}: {hint}")
+            raise RecipeError(f"a recipe has no {short(name)!r}: {hint(name, known, alike=0.5)}")

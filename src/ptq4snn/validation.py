@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from ptq4snn.errors import RecipeError
 from ptq4snn.files import short
+from ptq4snn.hints import nearest
 
 __all__ = ["boolean", "choice", "integer", "number", "numbers"]
 
@@ -24,9 +24,10 @@ def choice(name: str, value: Any, allowed: Sequence[object]) -> None:
     if any(value == a and type(value) is type(a) for a in allowed):
         return
     names = [a for a in allowed if isinstance(a, str)]
-    near = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise RecipeError(f"{name} must be one of {', '.join(map(str, allowed))}, not {short(repr(value))}{hint}")
+    near = nearest(value, names) if isinstance(value, str) else None
+    about = "" if near is None else f"; did you mean {near!r}?"
+    listed = ", ".join(map(str, allowed))
+    raise RecipeError(f"{name} must be one of {listed}, not {short(repr(value))}{about}")
 
 
 def integer(

@@ -8,12 +8,12 @@ options   sequential, bias, threshold, zero-point, 3-bit, separate, competing
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any
 
 from ptq4snn.errors import RecipeError
 from ptq4snn.files import short
+from ptq4snn.hints import hint
 from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
@@ -92,9 +92,7 @@ def meaning(word: str) -> dict[str, Any]:
         if word in values:
             return {name: word}
     known = [*named, *(v for values in CHOICES.values() for v in values)]
-    near = difflib.get_close_matches(short(word), known, 1, 0.6)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}"
     raise RecipeError(
         f"{short(word)!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2, m3, m4, m8 or m32), "
-        f"a .toml file, or words joined by +; {hint}"
+        f"a .toml file, or words joined by +; {hint(word, known)}"
     )

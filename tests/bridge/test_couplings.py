@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, choose_scales
 from ptq4snn.bridge.objective import SquaredError
-from ptq4snn.observation.statistics import BINS, ChannelStatistics, bin_edges, bin_index
+from ptq4snn.observation.channel_statistics import BINS, ChannelStatistics, bin_edges, bin_index
 
 KS = range(-6, 16)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -113,6 +113,7 @@ def test_bound_of_inputs_with_zero_points_of_both_signs() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = OddInputs().eval()
+    assert model.conv.bias is not None
     nn.init.zeros_(model.conv.bias)
     model.conv.weight.data[:] = torch.tensor([-0.01, 0.01]).view(
         2, 1, 1
@@ -156,7 +157,9 @@ def test_dead_channels_have_a_floor(
 
 @pytest.mark.parametrize("comparator", [">=", ">"])
 @pytest.mark.parametrize("reset", ["hard", "soft"])
-def test_thresholds_and_resets(observed: Prepared, comparator: str, reset: str) -> None:
+def test_thresholds_and_resets(
+    observed: Prepared, comparator: Literal[">=", ">"], reset: Literal["hard", "soft"]
+) -> None:
     """The least integer that fires and round(rho / unit), for thresholds on the grid and off it."""
     from dataclasses import replace
     from fractions import Fraction
@@ -243,9 +246,9 @@ def test_streams_are_brought_to_u(shortcut: Prepared) -> None:
             rescale.multipliers, rescale.shifts, unit.tolist(), rescale.scales, strict=True
         ):
             assert m < 2**15 and math.ldexp(m, -s) == pytest.approx(u / t, rel=2.0**-15)
-    assert lattice.neurons["s1"].scale.tolist() == pytest.approx(
-        [0.5 * t for t in plan.projections["a"].rescale.scales]
-    )  # type: ignore[union-attr]
+    rescale = plan.projections["a"].rescale
+    assert rescale is not None
+    assert lattice.neurons["s1"].scale.tolist() == pytest.approx([0.5 * t for t in rescale.scales])
 
 
 def test_stream_shift_gives_powers_of_two(shortcut: Prepared) -> None:
@@ -306,7 +309,7 @@ def test_joint_search_is_never_worse_than_the_separate_one(
             e_m = SquaredError().errors(st, neuron.theta, s_c[:, None] * ks, int(membrane)).amin(1)  # noqa: B023
             return e_w + lam * e_m / energy  # noqa: B023
 
-        from ptq4snn.observation.statistics import bin_edges
+        from ptq4snn.observation.channel_statistics import bin_edges
 
         inner, outer = bin_edges()
         energy = (hist * ((inner + outer) / 2).square()).sum(1) / hist.sum(1) * neuron.theta.square()

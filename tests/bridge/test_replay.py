@@ -12,9 +12,9 @@ from torch import Tensor
 from ptq4snn.bridge.couplings import ExponentTable, NeuronView, choose_scales, zero_points
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.bridge.replay import Dynamics, Replay, offsets, replay_cost
-from ptq4snn.numerics.fixed_point import rshift_dither
+from ptq4snn.numerics.dither import rshift_dither
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.observation.statistics import BINS, ChannelStatistics, bin_index
+from ptq4snn.observation.channel_statistics import BINS, ChannelStatistics, bin_index
 from ptq4snn.observation.traces import Trace
 
 # --- the reference -------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_offsets_are_those_of_the_integer_shift(n: int) -> None:
         assert bool(((part >= 0) & (part < 1)).all())
         assert [float(x) for x in part[:50]] == [phase(int(q), t) for q in p[:50]]
         shifted = (a.double() / 2**n + part.double()).floor().long()
-        assert torch.equal(shifted, rshift_dither(a, n, p, t))
+        assert torch.equal(shifted, rshift_dither(a, torch.tensor(n), p, t))
 
 
 @pytest.mark.parametrize("rounding", ["even", "dither"])

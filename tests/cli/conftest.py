@@ -13,7 +13,7 @@ from torch import nn
 
 import ptq4snn
 from ptq4snn.cli import main
-from ptq4snn.discovery.identity import weights_digest
+from ptq4snn.discovery.model_digest import weights_digest
 from ptq4snn.models import zoo
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from cli.nets import NET
 
-from ptq4snn.cli.inputs import data_set, ran_on
+from ptq4snn.cli.inputs import data_set, run_setting
 from ptq4snn.experiments.catalog import EXPERIMENTS
-from ptq4snn.experiments.paper import Ran
+from ptq4snn.experiments.paper import RunSetting
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -80,12 +80,16 @@ def test_mistakes_are_one_sentence(cli: Cli, argv: tuple[str, ...], what: str) -
 
 
 def test_what_it_ran_on(tmp_path: Path) -> None:
-    def ran(model: str | None, data: str | None, T: int | None = None, limit: int | None = None) -> Ran:
-        return ran_on(argparse.Namespace(model=model, data=data, T=T, limit=limit))
+    def ran(
+        model: str | None, data: str | None, T: int | None = None, limit: int | None = None
+    ) -> RunSetting:
+        return run_setting(argparse.Namespace(model=model, data=data, T=T, limit=limit))
 
-    assert ran("SDT_8_768_ImageNet", "imagenet:DIR") == Ran("sdt-8-768-imagenet", "imagenet", 4)
-    assert ran("sdt-2-256-cifar10-dvs", str(tmp_path)) == Ran("sdt-2-256-cifar10-dvs", "cifar10-dvs", 10)
-    assert ran("vgg16-cifar10", "cifar10:DIR", T=8, limit=5) == Ran("vgg16-cifar10", "cifar10", 8, 5)
-    assert ran(None, None) == Ran("default", None, 4)  # the embedded sample is not the whole test set
-    assert ran("mine:net", "cifar10:DIR") == Ran(None, "cifar10", None)
+    assert ran("SDT_8_768_ImageNet", "imagenet:DIR") == RunSetting("sdt-8-768-imagenet", "imagenet", 4)
+    assert ran("sdt-2-256-cifar10-dvs", str(tmp_path)) == RunSetting(
+        "sdt-2-256-cifar10-dvs", "cifar10-dvs", 10
+    )
+    assert ran("vgg16-cifar10", "cifar10:DIR", T=8, limit=5) == RunSetting("vgg16-cifar10", "cifar10", 8, 5)
+    assert ran(None, None) == RunSetting("default", None, 4)  # the embedded sample is not the whole test set
+    assert ran("mine:net", "cifar10:DIR") == RunSetting(None, "cifar10", None)
     assert data_set("mine:factory", "cifar10") is None and data_set("x.npz", "cifar10") is None

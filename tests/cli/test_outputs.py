@@ -88,6 +88,7 @@ def test_the_api_refuses_them_too(made: Made, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     rt = load(made.bundle)
     rt.step(made.x)
+    assert rt.state is not None
     with pytest.raises(PTQ4SNNError, match="is a pipe: name a file"):
         rt.state.save(tmp_path / "pipe")
     os.mkfifo(tmp_path / "m.ptq.report.html")

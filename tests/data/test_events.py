@@ -49,7 +49,8 @@ def test_frames_by_number(n: int) -> None:
 
 
 def test_frames_by_number_follow_the_order_of_the_recording_not_the_time() -> None:
-    events = Events(*(np.array(v) for v in ([9, 1], [0, 4], [0, 2], [1, 0])), WIDTH, HEIGHT)
+    t, x, y, p = (np.array(v) for v in ([9, 1], [0, 4], [0, 2], [1, 0]))
+    events = Events(t, x, y, p, WIDTH, HEIGHT)
     frames = frames_by_number(events, 2)
     assert frames[0, 1, 0, 0] == 1
     assert frames[1, 0, 2, 4] == 1

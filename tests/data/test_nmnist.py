@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def write_folder(root: Path, n: int = 40) -> None:
 
 def write_npz(path: Path, labels: list[int], **changes: np.ndarray) -> None:
     """A recording of 30 + i events for each label."""
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     for split in ("train", "test"):
         recordings = [random_events(30 + i, i) for i in range(len(labels))]
         t, x, y, p = np.array([e for r in recordings for e in r]).T

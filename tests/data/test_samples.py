@@ -65,7 +65,7 @@ def test_any_samples_on_any_axis(axis: int, indices: Sequence[int]) -> None:
     expected = np.moveaxis(x[list(indices)], 0, axis)
     for source, labels in ((moved, y), (torch.from_numpy(moved.copy()), torch.from_numpy(y))):
         got, numbers = ArraySamples(source, labels, axis)[indices]
-        assert np.array_equal(got, expected) and numbers.tolist() == list(indices)  # type: ignore[union-attr]
+        assert np.array_equal(got, expected) and numbers.tolist() == list(indices)
 
 
 def test_batches_do_not_share_memory_with_their_source() -> None:

@@ -227,7 +227,7 @@ def test_factories_of_samples(factories: None, name: str) -> None:
 @pytest.mark.parametrize("kind", ["npz", "safetensors"])
 def test_the_only_array_of_a_file_is_x(tmp_path: Path, kind: str) -> None:
     for names in (["frames"], ["frames", "y"], ["x", "extra", "y"]):
-        arrays = {n: Y if n == "y" else X if n in ("frames", "x") else X[:1] for n in names}
+        arrays: dict[str, Any] = {n: Y if n == "y" else X if n in ("frames", "x") else X[:1] for n in names}
         file = tmp_path / f"d.{kind}"
         np.savez(file, **arrays) if kind == "npz" else save_arrays(arrays, file)
         batch: Any = next(iter(open_data(str(file), "test")))
@@ -344,7 +344,8 @@ def test_event_folders_are_recognised(tmp_path: Path, file: str, name: str) -> N
 
 def test_an_npz_of_events_is_recognised(tmp_path: Path) -> None:
     names = ("train_x", "train_y", "train_p", "train_t_us")
-    np.savez(tmp_path / "n.npz", **{n: np.zeros(3, np.int32) for n in names})
+    arrays: dict[str, Any] = {n: np.zeros(3, np.int32) for n in names}
+    np.savez(tmp_path / "n.npz", **arrays)
     assert [n for n, data in DATA.items() if data.found(tmp_path / "n.npz")] == ["nmnist"]
 
 
@@ -361,7 +362,7 @@ def test_refusals_name_what_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refused(spec: object, name: str | None = None) -> str:
         for call in (open_data, open_samples):
             with pytest.raises(DataError) as e:
-                call(str(spec), "test", name=name)  # type: ignore[operator]
+                call(str(spec), "test", name=name)
         assert "\n" not in str(e.value)
         return str(e.value)
 
@@ -369,7 +370,7 @@ def test_refusals_name_what_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_cifar(tmp_path, "cifar10", "binary")
     write_cifar(tmp_path, "cifar100", "python")
     assert f"holds cifar10 and cifar100: choose with cifar10:{tmp_path}" in refused(tmp_path)
-    assert "there is no data set 'cifar-10': did you mean cifar10?" in refused(f"cifar-10:{tmp_path}")
+    assert "there is no data set 'cifar-10': did you mean 'cifar10'?" in refused(f"cifar-10:{tmp_path}")
     assert "there is no data set 'mnist'" in refused(tmp_path, "mnist")
     assert f"there is no data '{tmp_path / 'no'}'" in refused(f"cifar10:{tmp_path / 'no'}")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -141,6 +141,7 @@ def test_batch_norm_without_a_bias() -> None:
             super().__init__()
             self.bn = nn.BatchNorm1d(96)
             self.bn.register_parameter("bias", None)
+            assert self.bn.running_var is not None
             self.bn.running_var.fill_(4.0)
             self.eval()
 

@@ -13,7 +13,7 @@ from schema.walk import differences
 from torch import nn
 
 import ptq4snn
-from ptq4snn.discovery.summary import WIDTH as DISCOVERY_WIDTH
+from ptq4snn.discovery.listing import WIDTH as DISCOVERY_WIDTH
 from ptq4snn.errors import SilentNetworkWarning
 from ptq4snn.pipeline import prepare, run
 from ptq4snn.recipe import Recipe

@@ -20,8 +20,9 @@ from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments import compare as module
 from ptq4snn.experiments.compare import compare
 from ptq4snn.experiments.comparison import Comparison
+from ptq4snn.experiments.comparison_tables import raw_csv, text_table
 from ptq4snn.experiments.scoring import unpack
-from ptq4snn.experiments.tables import raw_csv, text_table
+from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe
 from ptq4snn.schema.comparison import ComparisonData
 
@@ -123,7 +124,7 @@ def test_one_observation_a_seed(case: Case, tmp_path: Path, calls: dict[str, lis
 def test_a_killed_comparison_goes_on(
     case: Case, tmp_path: Path, shared: tuple[Comparison, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, count = module.run, 0
+    real, count = run, 0
 
     def killed(*args: Any) -> Any:
         nonlocal count

@@ -12,7 +12,7 @@ import pytest
 
 from ptq4snn.data.registry import DATA
 from ptq4snn.experiments.catalog import EXPERIMENTS
-from ptq4snn.experiments.paper import Ran, cell, contents, difference, paper_settings, same_setting
+from ptq4snn.experiments.paper import RunSetting, cell, contents, difference, paper_settings, same_setting
 from ptq4snn.models.zoo import MODELS
 
 NUMBER = re.compile(r"[-+]?\d+\.\d+")
@@ -110,7 +110,7 @@ def test_every_setting_is_of_something_that_exists() -> None:
     assert {s["experiment"] for s in contents()["setting"]} <= set(EXPERIMENTS)
 
 
-SAME = {"model": "sdt-8-768-imagenet", "data": "imagenet", "steps": 4}
+SAME: dict[str, Any] = {"model": "sdt-8-768-imagenet", "data": "imagenet", "steps": 4}
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ SAME = {"model": "sdt-8-768-imagenet", "data": "imagenet", "steps": 4}
     ],
 )
 def test_shown_only_in_the_same_setting(change: dict[str, Any]) -> None:
-    found = same_setting("imagenet", Ran(**SAME))
+    found = same_setting("imagenet", RunSetting(**SAME))
     assert found is not None and found.rows["FlowQ W4/M4"]["accuracy"] == 63.74
-    other = Ran(**{**SAME, **change})
+    other = RunSetting(**{**SAME, **change})
     assert same_setting("imagenet", other) is None
     assert "the setting differs" in difference("imagenet", other)
-    assert same_setting("cifar", Ran(**SAME)) is None
+    assert same_setting("cifar", RunSetting(**SAME)) is None
 
 
 def test_cells() -> None:

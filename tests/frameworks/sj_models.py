@@ -25,6 +25,7 @@ def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
             if isinstance(module, nn.BatchNorm2d):
                 nn.init.uniform_(module.weight, 0.5, 1.5)
                 nn.init.normal_(module.bias, mean=0.1, std=0.2)
+                assert module.running_mean is not None and module.running_var is not None
                 module.running_mean.normal_(std=0.1)
                 module.running_var.uniform_(0.02, 0.08)
         return net.eval()

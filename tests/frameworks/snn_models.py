@@ -60,6 +60,7 @@ class Convolutional(nn.Module):
         self.lif3 = snn.Leaky(beta=0.9, threshold=0.3, init_hidden=True, output=True)
         nn.init.uniform_(self.bn1.weight, 0.5, 1.5)
         nn.init.normal_(self.bn1.bias, std=0.2)
+        assert self.bn1.running_mean is not None and self.bn1.running_var is not None
         self.bn1.running_mean.normal_(std=0.1)
         self.bn1.running_var.uniform_(0.02, 0.06)
 

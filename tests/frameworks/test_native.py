@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ def currents(dtype: torch.dtype = torch.float64) -> torch.Tensor:
 
 
 def neurons(v_threshold: float, v_reset: float | None) -> list[nn.Module]:
-    common = {"v_threshold": v_threshold, "v_reset": v_reset}
+    common: dict[str, Any] = {"v_threshold": v_threshold, "v_reset": v_reset}
     return [
         IF(**common),
         LIF(tau=2.0, decay_input=True, **common),

@@ -22,7 +22,8 @@ from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.frameworks.snntorch import SKIPS, SnnTorchAdapter
 
-snn = pytest.importorskip("snntorch", reason="snnTorch is not installed")
+snn: Any = pytest.importorskip("snntorch", reason="snnTorch is not installed")
+Leaky: Any = snn.Leaky
 
 ADAPTER = SnnTorchAdapter()
 T, B, N = 25, 3, 13
@@ -76,7 +77,7 @@ def assert_same(original: Any, x: Tensor, pass_mem: bool = True, tolerance: floa
     return spikes
 
 
-BETAS = {
+BETAS: dict[str, dict[str, Any]] = {
     "scalar": {"beta": 0.9},
     "one": {"beta": 1.0},
     "learned": {"beta": 0.35, "learn_beta": True},
@@ -84,7 +85,7 @@ BETAS = {
     "learned per neuron": {"beta": between(0.3, 0.99), "learn_beta": True},
     "clamped": {"beta": between(0.8, 1.3)},
 }
-THRESHOLDS = {
+THRESHOLDS: dict[str, dict[str, Any]] = {
     "default": {},
     "scalar": {"threshold": 0.7},
     "learned": {"threshold": 1.4, "learn_threshold": True},
@@ -261,7 +262,7 @@ def test_utils_reset_reaches_shells() -> None:
     from snntorch import utils
 
     net = nn.Sequential(nn.Linear(N, N), snn.Leaky(beta=0.9, init_hidden=True)).double()
-    net[1] = shell_of(net[1])
+    shell = net[1] = shell_of(net[1])
     x = currents(8)
     first = torch.stack([net(x_t) for x_t in x])
     assert not torch.equal(torch.stack([net(x_t) for x_t in x]), first)
@@ -270,7 +271,7 @@ def test_utils_reset_reaches_shells() -> None:
         assert torch.equal(torch.stack([model(x_t) for x_t in x]), first)
     snn.Leaky.reset_hidden()
     assert torch.equal(torch.stack([net(x_t) for x_t in x]), first)
-    net[1].reset()
+    shell.reset()
     assert torch.equal(torch.stack([net(x_t) for x_t in x]), first)
 
 
@@ -338,19 +339,19 @@ def test_spec_values() -> None:
     assert float(ADAPTER.spec(snn.Leaky(beta=0.5, reset_delay=False), "lif").rho) == 1.0
 
 
-class Renamed(snn.Leaky):
+class Renamed(Leaky):
     """Only a constructor of its own."""
 
     def __init__(self) -> None:
         super().__init__(beta=0.6)
 
 
-class OtherDynamics(snn.Leaky):
+class OtherDynamics(Leaky):
     def _base_state_function(self, input_: Tensor) -> Tensor:
         return self.beta * self.mem + input_ * 2
 
 
-class OwnForward(snn.Leaky):
+class OwnForward(Leaky):
     def forward(self, input_: Tensor, mem: Tensor | None = None) -> Any:
         return super().forward(input_.relu(), mem)
 

@@ -28,7 +28,7 @@ pytest.importorskip("spikingjelly", reason="SpikingJelly is not installed")
 from spikingjelly.activation_based import functional, neuron, surrogate
 
 FIRST_GENERATION = importlib.util.find_spec("spikingjelly.clock_driven") is not None
-clock = importlib.import_module("spikingjelly.clock_driven.neuron") if FIRST_GENERATION else None
+clock: Any = importlib.import_module("spikingjelly.clock_driven.neuron") if FIRST_GENERATION else None
 only_first = pytest.mark.skipif(not FIRST_GENERATION, reason="clock_driven was removed in SpikingJelly 2")
 
 ADAPTER = SpikingJellyAdapter()
@@ -275,8 +275,9 @@ def test_deepcopy_continues_where_the_shell_is() -> None:
     net(currents())  # with gradients: the state hangs in a graph
     other = copy.deepcopy(net)
     assert torch.equal(net(currents(1)), other(currents(1)))
-    assert other[1]._t == 2 * T
-    other[1].reset()
+    shell: Any = other[1]
+    assert shell._t == 2 * T
+    shell.reset()
     assert isinstance(net[1].v, Tensor)
 
 
@@ -328,6 +329,8 @@ class OwnStep(neuron.IFNode):
 
 
 class OwnNeuron(neuron.BaseNode):
+    v: Tensor
+
     def neuronal_charge(self, x: Tensor) -> None:
         self.v = self.v + x
 
@@ -369,7 +372,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
 }
 ANY = "(not one state|it replaces)"
-OTHERS = {
+OTHERS: dict[str, dict[str, Any]] = {
     "QIFNode": {},
     "EIFNode": {},
     "IzhikevichNode": {},

@@ -52,7 +52,7 @@ def fill(model: nn.Module) -> None:
 
 
 def several_steps(kind: str) -> nn.Module:
-    found = getattr(layer, kind, None)
+    found: Any = getattr(layer, kind, None)
     if found is None:
         pytest.skip(f"this generation of SpikingJelly has no {kind}")
     norm: nn.Module = found(4, 8, step_mode="m") if "ThroughTime" in kind else found(4, 8)
@@ -76,7 +76,7 @@ def test_a_norm_for_each_step_is_refused_and_the_advice_works(kind: str) -> None
 
 @pytest.mark.parametrize(("kind", "shape"), [("WSConv2d", (8, 8, 3)), ("WSLinear", (8, 8))])
 def test_standardised_weights_are_the_weights(kind: str, shape: tuple[int, ...]) -> None:
-    found = getattr(layer, kind, None)
+    found: Any = getattr(layer, kind, None)
     if found is None:
         pytest.skip(f"this generation of SpikingJelly has no {kind}")
     conv = kind == "WSConv2d"
@@ -111,7 +111,7 @@ def one_step() -> nn.Module:
 
 def run(net: Any, x: Tensor) -> Tensor:
     functional.reset_net(net)
-    return sum(net(x) for _ in range(6)) / 6  # type: ignore[return-value]
+    return sum(net(x) for _ in range(6)) / 6
 
 
 def test_step_mode_s_with_the_loop_outside() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ import ptq4snn
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.patches import per_step
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.network.program import Program
 from ptq4snn.recipe import Recipe
 
 STEPS = 3
@@ -40,12 +42,17 @@ def lively(build: Callable[[], nn.Module], x: Tensor, seed: int = 0) -> nn.Modul
     return model.eval()
 
 
-def quantized(model: nn.Module, x: Tensor, batch_axis: int = 0, **changes: object) -> QuantizedModel:
+def quantized(model: nn.Module, x: Tensor, batch_axis: int = 0, **changes: Any) -> QuantizedModel:
     recipe = Recipe(
         rounding="nearest", calibration=8, holdout=4, micro_batch=4, allocation="uniform",
         objective="squared_error", zero_point="none",
     )  # fmt: skip
     return ptq4snn.quantize(model, x, recipe, batch_axis=batch_axis, **changes)
+
+
+def program_of(q: QuantizedModel) -> Program:
+    assert q.program is not None, q.not_lowered
+    return q.program
 
 
 def images(n: int = 8, channels: int = 2, size: int = 8, seed: int = 0) -> Tensor:
@@ -64,7 +71,7 @@ class Between(nn.Module):
             between = body(self.first(images()))
             self.second = second or nn.Conv2d(between.shape[2], 6, 3, padding=1)
             current = per_step(self.second, between)
-            layer = [m for m in self.second.modules() if hasattr(m, "weight")][-1]
+            layer: Any = [m for m in self.second.modules() if hasattr(m, "weight")][-1]
             layer.weight /= current.std()  # mean 0.7, deviation 1: the second neuron fires
             layer.bias += 0.7 - layer.bias - (current - layer.bias.mean()).mean() / current.std()
         self.lif2 = LIF(v_threshold=0.7, v_reset=None)

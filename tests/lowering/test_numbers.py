@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from lowering.small import images, lively, quantized
+from lowering.small import images, lively, program_of, quantized
 from oracles.simulation import check_same
 from torch import Tensor, nn
 
@@ -42,7 +42,7 @@ class Mirrored(nn.Module):
 def mirrored() -> nn.Module:
     model = lively(Mirrored, images())
     with torch.no_grad():
-        model.bn.weight[::2] *= -1
+        model.get_parameter("bn.weight")[::2] *= -1
     return model
 
 
@@ -60,11 +60,11 @@ RECIPES: dict[str, dict[str, Any]] = {
 def test_plan(name: str) -> None:
     q = quantized(mirrored(), images(), **RECIPES[name])
     assert q.program is not None, q.not_lowered
-    trace = check_same(q, q.program, images(3, seed=1))
+    trace = check_same(q, program_of(q), images(3, seed=1))
     assert all(s.mean() > 0.02 for s in trace.spikes.values())
-    assert any(isinstance(o, Affine) for o in q.program.operations)
+    assert any(isinstance(o, Affine) for o in program_of(q).operations)
     assert min(next(iter(q.plan.mirrors.values())).signs) == -1
-    assert not any(isinstance(o, Gather) for o in q.program.operations)
+    assert not any(isinstance(o, Gather) for o in program_of(q).operations)
 
 
 def test_the_program_does_not_depend_on_the_numbers() -> None:
@@ -76,5 +76,5 @@ def test_the_program_does_not_depend_on_the_numbers() -> None:
 def test_streams(changes: dict[str, Any]) -> None:
     x = images()
     q = quantized(lively(lambda: SpikeDrivenTransformer(16, 1, 2, 5, 2, 2, mlp_ratio=1), x), x, **changes)
-    check_same(q, q.program, images(3, seed=1))
+    check_same(q, program_of(q), images(3, seed=1))
     assert lower(q, images(5, seed=3)) == q.program

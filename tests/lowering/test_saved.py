@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from lowering.small import between, images, quantized
+from lowering.small import between, images, program_of, quantized
 from oracles.simulation import check_same
 from torch.nn import functional as F
 
@@ -24,10 +25,10 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     q.save(path)
     again = ptq4snn.load(path, model)
     assert again.program == q.program and again.not_lowered == ""
-    check_same(again, again.program, images(3, seed=1))
+    check_same(again, program_of(again), images(3, seed=1))
     again.save(tmp_path / "again.ptq")
     assert (tmp_path / "again.ptq").read_bytes() == path.read_bytes()
-    wide = next(o.index for o in q.program.operations if isinstance(o, Gather) and o.width == 3)
+    wide = next(o.index for o in program_of(q).operations if isinstance(o, Gather) and o.width == 3)
     assert wide.numbers is not None and len(wide.numbers) == 12  # the same channels of every position
     assert (wide.sizes, wide.strides, wide.count) == ((64,), (4,), 768)
     bundle = read_bundle(path)
@@ -40,7 +41,7 @@ def test_uneven_windows_are_saved_as_taps(tmp_path: Path) -> None:
         lambda x: F.interpolate(x.flatten(0, 1), scale_factor=2, mode="bilinear").view(3, -1, 4, 16, 16)
     )
     q = quantized(model, images())
-    pool = next(o for o in q.program.operations if isinstance(o, Pool))
+    pool = next(o for o in program_of(q).operations if isinstance(o, Pool))
     assert pool.window is None and pool.weights is not None and sum(pool.weights[:4]) == 16
     q.save(tmp_path / "net.ptq")
     assert ptq4snn.load(tmp_path / "net.ptq", model).program == q.program
@@ -60,7 +61,7 @@ def test_outputs_that_cannot_be_scaled(tmp_path: Path, scalings: object) -> None
 
 
 @pytest.mark.parametrize("program", [3, {"steps": 3}, {"values": []}, "text"])
-def test_a_program_that_is_none(tmp_path: Path, program: object) -> None:
+def test_a_program_that_is_none(tmp_path: Path, program: Any) -> None:
     model = between(lambda x: x)
     path = tmp_path / "net.ptq"
     quantized(model, images()).save(path)

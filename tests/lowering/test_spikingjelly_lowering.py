@@ -53,7 +53,7 @@ class Events(nn.Module):
         x = x.transpose(0, 1)
         if not self.loop:
             return self.net(x).mean(0)
-        votes = 0.0
+        votes: Any = 0.0
         for frame in x:
             votes = votes + self.net(frame)
         return votes / len(x)

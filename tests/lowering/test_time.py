@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from lowering.small import images, lively, quantized
+from lowering.small import images, lively, program_of, quantized
 from oracles.simulation import check_same
 from torch import Tensor, nn
 
@@ -41,7 +41,7 @@ def test_another_number_of_steps_of_a_still_image() -> None:
     q = ready(lambda: SEWResNet((4,), (1,), (1,), 5, 5, 2, 3), images())
     for steps in (1, 2, 5):
         set_steps(q, steps)
-        check_same(q, q.program, images(4, seed=2), steps)
+        check_same(q, program_of(q), images(4, seed=2), steps)
 
 
 def test_another_number_of_steps_behind_a_mean_over_time() -> None:
@@ -50,32 +50,37 @@ def test_another_number_of_steps_behind_a_mean_over_time() -> None:
     assert q.plan.projections["head"].over_time
     for steps in (1, 2, 5):
         set_steps(q, steps)
-        check_same(q, q.program, images(3, seed=3), steps)
+        check_same(q, program_of(q), images(3, seed=3), steps)
 
 
 @pytest.mark.parametrize("time_first", [False, True])
 def test_frames_of_another_length(time_first: bool) -> None:
     """Time on axis 1 or 0, samples on the other."""
-    arrange = (lambda x: x.transpose(0, 1).contiguous()) if time_first else (lambda x: x)
+
+    def arrange(x: Tensor) -> Tensor:
+        return x.transpose(0, 1).contiguous() if time_first else x
+
     q = ready(
         lambda: SpikingVGG(((4,), (5,)), 5, 2, dvs=not time_first), arrange(frames(8, 3)), int(time_first)
     )
-    assert (q.program.input.time_axis, q.program.input.batch_axis) == ((0, 1) if time_first else (1, 0))
+    assert (program_of(q).input.time_axis, program_of(q).input.batch_axis) == (
+        (0, 1) if time_first else (1, 0)
+    )
     for n, steps in ((1, 3), (2, 7), (5, 2)):
-        check_same(q, q.program, arrange(frames(n, steps, 1)))
+        check_same(q, program_of(q), arrange(frames(n, steps, 1)))
 
 
 def test_a_time_axis_as_long_as_the_channel_axis() -> None:
     """Two frames of two channels: the neurons tell which is which."""
     q = ready(lambda: SpikingVGG(((4,), (5,)), 5, 2, dvs=True), frames(8, 2))
-    assert q.program.input.time_axis == 1 and q.program.input.shape == (2, 8, 8)
-    check_same(q, q.program, frames(3, 4, 1))
+    assert program_of(q).input.time_axis == 1 and program_of(q).input.shape == (2, 8, 8)
+    check_same(q, program_of(q), frames(3, 4, 1))
 
 
 def test_a_single_step() -> None:
     q = ready(lambda: SEWResNet((4,), (1,), (1,), 5, 5, 2, 1), images())
-    check_same(q, q.program, images(3, seed=1))
-    assert not any(o.once for o in q.program.operations if isinstance(o, Neuron))
+    check_same(q, program_of(q), images(3, seed=1))
+    assert not any(o.once for o in program_of(q).operations if isinstance(o, Neuron))
 
 
 def test_a_single_sample() -> None:
@@ -84,7 +89,7 @@ def test_a_single_sample() -> None:
         lively(lambda: SEWResNet((4,), (1,), (1,), 5, 5, 2, 3), images()), x, calibration=1, holdout=1
     )
     assert q.program == lower(q, x)
-    check_same(q, q.program, images(4, seed=1))
+    check_same(q, program_of(q), images(4, seed=1))
 
 
 class Averaged(nn.Module):
@@ -104,11 +109,11 @@ class Averaged(nn.Module):
 
 def test_a_neuron_behind_a_mean_over_time_runs_once() -> None:
     q = ready(Averaged, images())
-    check_same(q, q.program, images(3, seed=1))
-    once = {o.name: o.once for o in q.program.operations if isinstance(o, Neuron)}
+    check_same(q, program_of(q), images(3, seed=1))
+    once = {o.name: o.once for o in program_of(q).operations if isinstance(o, Neuron)}
     assert once == {"n1": False, "n2": True}
-    sums = [o for o in q.program.operations if isinstance(o, TimeSum)]
-    assert len(sums) == 1 and not q.program.values[sums[0].output].time
+    sums = [o for o in program_of(q).operations if isinstance(o, TimeSum)]
+    assert len(sums) == 1 and not program_of(q).values[sums[0].output].time
 
 
 class Returned(nn.Module):
@@ -148,14 +153,20 @@ READS: dict[str, Callable[[Tensor, Tensor], object]] = {
 def test_output(name: str) -> None:
     x = torch.rand(12, 12, generator=torch.Generator().manual_seed(0))
     q = ready(lambda: Returned(READS[name]), x)
-    check_same(q, q.program, x[:5])
+    check_same(q, program_of(q), x[:5])
 
 
 def test_the_loop_is_one_operation_of_each_kind() -> None:
     x = torch.rand(8, 12, generator=torch.Generator().manual_seed(0))
     q = ready(lambda: Returned(accumulated), x)
-    assert [o.kind for o in q.program.operations] == ["quantize", "project", "neuron", "project", "time_sum"]
-    assert q.program.outputs[0].scalings == (("steps",),)
+    assert [o.kind for o in program_of(q).operations] == [
+        "quantize",
+        "project",
+        "neuron",
+        "project",
+        "time_sum",
+    ]
+    assert program_of(q).outputs[0].scalings == (("steps",),)
 
 
 def test_a_state_that_runs_on_from_sample_to_sample() -> None:

@@ -17,8 +17,8 @@ from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.models.neuron import fire
 from ptq4snn.modules.carrier import Clock
 from ptq4snn.modules.integer import IntegerCore
-from ptq4snn.network.layout import Layout
 from ptq4snn.network.plan import NeuronPlan
+from ptq4snn.network.state_layout import Layout
 from ptq4snn.numerics.fixed_point import Fraction2
 
 LAYOUTS = [Layout((3, 2, 2), (0,)), Layout((4, 3), (1,)), Layout((5,), (0,)), Layout((2, 3, 2), (0, 2))]
@@ -41,7 +41,8 @@ def channels_of(layout: Layout) -> list[int]:
     sizes = [layout.shape[d] for d in layout.dims]
     out = []
     for flat in range(math.prod(layout.shape)):
-        index, rest = [], flat
+        index: list[int] = []
+        rest = flat
         for n in reversed(layout.shape):
             index.insert(0, rest % n)
             rest //= n
@@ -104,7 +105,7 @@ def make(
         k=tuple(ks) if ks is not None else (None,) * n,
         scales=tuple(u * r for u, r in zip(unit, steps_of_state, strict=True)), unit=tuple(unit),
         theta=tuple(map(float, theta)), rho=tuple(map(float, rho or theta)), leak=tuple(leaks),
-        charge=tuple(tuple(c) for c, _ in pairs), settle=tuple(tuple(s) for _, s in pairs), bound=bound,
+        charge=tuple((c.m, c.n) for c, _ in pairs), settle=tuple((s.m, s.n) for _, s in pairs), bound=bound,
         leak_error=0.0, elements=layout.elements, steps=steps, in_budget=True, stem=False, readout=False,
         zero_state=False,
     )  # fmt: skip

@@ -135,7 +135,7 @@ def test_border_map(module: Any) -> None:
             inside = sum(
                 Fraction(zeros[i], 2**16) * (int(weight[w]) << 3) for i, _, w in taps(module, space, c, o)
             )
-            constant = half_even(int(bias[c]) - inside)
+            constant = half_even(Fraction(int(bias[c]) - inside))
             for b in range(2):
                 assert int(found[(b, c, *o)]) == int(sums[(b, c, *o)]) + constant
     # and the same in real numbers: the projection of x itself with ordinary zero padding
@@ -208,8 +208,8 @@ def stream(values: Any) -> Tensor:
     q, _, _ = make(
         nn.Linear(n, n), shift=0, role="stream", rescale=RescalePlan((1,) * n, (0,) * n, 16, (1.0,) * n)
     )
-    q.inner.weight.copy_(torch.eye(n))  # type: ignore[union-attr, operator]
-    q.inner.bias.zero_()  # type: ignore[union-attr, operator]
+    q.inner.weight.copy_(torch.eye(n))  # type: ignore[operator]  # a buffer, whatever nn.Module says
+    q.inner.bias.zero_()  # type: ignore[operator]  # a buffer, whatever nn.Module says
     with torch.no_grad():
         return q(torch.tensor([values], dtype=torch.float32))
 

@@ -9,14 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptq4snn.numerics.fixed_point import (
-    bit_reverse4,
-    dither_offset,
-    dyadic_leak,
-    multiplier,
-    rshift_dither,
-    rshift_even,
-)
+from ptq4snn.numerics.fixed_point import dyadic_leak, multiplier, rshift_even
 
 A = st.one_of(st.integers(-300, 300), st.integers(-(2**46), 2**46))
 
@@ -31,41 +24,6 @@ def test_rshift_even(values: list[int], n: int) -> None:
 def test_rshift_even_by_a_tensor(pairs: list[tuple[int, int]]) -> None:
     a, n = (torch.tensor(v, dtype=torch.int64) for v in zip(*pairs, strict=True))
     assert rshift_even(a, n).tolist() == [round(Fraction(x, 2**s)) for x, s in pairs]
-
-
-def reversed_bits(t: int) -> int:
-    return int(f"{t % 16:04b}"[::-1], 2)
-
-
-def test_bit_reverse4() -> None:
-    assert [bit_reverse4(t) for t in range(40)] == [reversed_bits(t) for t in range(40)]
-
-
-def dithered(a: int, n: int, p: int, t: int) -> int:
-    d = ((40503 * p + (reversed_bits(t) << 12) + 2048) % 2**16) >> (16 - n)
-    return (a + d) >> n
-
-
-@given(A, st.integers(0, 16), st.integers(0, 2**24), st.integers(0, 100))
-def test_rshift_dither(a: int, n: int, p: int, t: int) -> None:
-    found = rshift_dither(torch.tensor([a], dtype=torch.int64), n, torch.tensor([p], dtype=torch.int64), t)
-    assert int(found) == dithered(a, n, p, t)
-
-
-@given(st.integers(-1000, 1000), st.integers(0, 10), st.integers(0, 1000))
-def test_dither_is_nearly_unbiased_over_16_steps(a: int, n: int, p: int) -> None:
-    """Sixteen steps visit sixteen offsets a sixteenth apart: their mean is a / 2^n within a sixteenth
-    and what cutting the offset to n bits loses."""
-    at, pt = torch.tensor([a], dtype=torch.int64), torch.tensor([p], dtype=torch.int64)
-    mean = sum(int(rshift_dither(at, n, pt, t)) for t in range(16)) / 16
-    assert abs(mean - a / 2**n) <= 1 / 16 + 2.0**-n * (n > 0)
-
-
-def test_dither_offset_is_below_the_step() -> None:
-    p = torch.arange(5000)
-    for n in (0, 1, 5, 16):
-        d = dither_offset(p, 3, n)
-        assert int(d.min()) >= 0 and int(d.max()) < max(1, 2**n)
 
 
 @given(st.integers(0, 8), st.data())

@@ -27,7 +27,7 @@ class Faulty(TorchDispatchMode):
     """Convolutions of the shapes that oneDNN overruns its buffer with, whatever their memory format."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch has no types here
         self.found: list[tuple[int, ...]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -93,7 +93,7 @@ def test_other_convolutions_are_left_as_they_are() -> None:
 def test_a_compiled_layer_is_changed_too() -> None:
     layer = nn.Conv2d(3, 4, 1, stride=2)
     x = torch.randn(2, 3, 8, 8)
-    strides = []
+    strides: list[Any] = []
 
     def backend(graph: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
         strides.extend(n.args[3:] for n in graph.graph.nodes if n.target is torch.conv2d)
@@ -129,7 +129,7 @@ from pathlib import Path
 from torch import nn
 from ptq4snn.models.neuron import LIF
 from ptq4snn.training.loop import train
-from ptq4snn.training.recipe import Stage, TrainingRecipe
+from ptq4snn.training.training_recipe import Stage, TrainingRecipe
 
 torch.set_num_threads(1)
 

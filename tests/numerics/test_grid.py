@@ -65,8 +65,8 @@ def test_interval_error_is_the_integral(
     side: float, near: float, width: float, step: float, bits: int
 ) -> None:
     a, b = side * near, side * (near + width)
-    ends = (torch.tensor([v], dtype=torch.float64) for v in (a, b, step))
-    found = float(interval_error(*ends, bits))
+    low, high, steps = (torch.tensor([v], dtype=torch.float64) for v in (a, b, step))
+    found = float(interval_error(low, high, steps, bits))
     expected = sampled_error(a, b, step, bits)
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-6 * step**2)  # midpoints of 100,000 cells
 
@@ -85,8 +85,8 @@ def test_interval_error_of_shifted_levels_is_the_integral(
 ) -> None:
     bits, zero = grid
     a, b = side * near, side * (near + width)
-    ends = (torch.tensor([v], dtype=torch.float64) for v in (a, b, step))
-    found = float(interval_error(*ends, bits, zero))
+    low, high, steps = (torch.tensor([v], dtype=torch.float64) for v in (a, b, step))
+    found = float(interval_error(low, high, steps, bits, zero))
     assert found == pytest.approx(sampled_error(a, b, step, bits, zero), rel=1e-3, abs=1e-6 * step**2)
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ptq4snn.observation.channel_statistics import BINS, bin_index
 from ptq4snn.observation.histograms import bins_of, quantiles, rebin, share_outside
-from ptq4snn.observation.statistics import BINS, bin_index
 
 
 def counted(values: Tensor) -> Tensor:

@@ -14,12 +14,12 @@ from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.frameworks.native import NativeAdapter
 from ptq4snn.models.neuron import LIF, fire
-from ptq4snn.network.layout import Layout
+from ptq4snn.network.state_layout import Layout
 from ptq4snn.observation import traces
 from ptq4snn.observation.traces import Trace, Tracer, record_traces
 from ptq4snn.pipeline import prepare
 from ptq4snn.recipe import Recipe
-from ptq4snn.tuning.recording import float_traces
+from ptq4snn.tuning.tuning_traces import float_traces
 
 LAYOUTS = {
     "linear": Layout((5,), (0,)),

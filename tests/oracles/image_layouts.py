@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,7 @@ def write_voc(root: Path, sizes: dict[str, tuple[int, int]], split: str = "val")
 
 def write_camvid(file: Path, height: int = 12, width: int = 10) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for split, count in (("train", 5), ("val", 2), ("test", 3)):
         arrays[f"{split}_x"] = rng.integers(0, 256, (count, height, width, 3), np.uint8)
         arrays[f"{split}_y"] = rng.integers(0, 12, (count, height, width), np.uint8)

@@ -120,6 +120,7 @@ def check_outputs(run: Run, made: Made, folder: Path) -> None:
     rt = ptq4snn.runtime.load(made.bundle)
     for frame in np.moveaxis(made.x, 1, 0):
         rt.step(frame)
+    assert rt.state is not None
     rt.state.save(folder / "here.state")
     assert (folder / "s.state").read_bytes() == (folder / "here.state").read_bytes()
     done = run("bench", "model.ptq", "--batch", "1", "--json")

@@ -48,10 +48,14 @@ class Visit:
         self.page.set_default_timeout(PATIENCE)
         self.page.on("console", lambda m: self.said.append(f"{m.type}: {m.text}"))
         self.page.on("pageerror", lambda e: self.said.append(f"error: {e}"))
-        self.page.on("dialog", lambda d: (self.said.append(f"dialog: {d.message}"), d.dismiss()))
+        self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda r: self.asked.append(r.url))
         self.page.goto(file.as_uri())
         self.drawn()
+
+    def _dismiss(self, dialog: Any) -> None:
+        self.said.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def drawn(self) -> None:
         self.page.wait_for_selector("html[data-ready]")

@@ -10,8 +10,8 @@ import pytest
 from report import samples
 from report.browser import Visit, chromium
 
+from ptq4snn.report.finished_run import Run
 from ptq4snn.report.page import write_page
-from ptq4snn.report.run import Run
 
 LAYERS = "#layers-table-1"
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -16,7 +16,7 @@ from ptq4snn.cli import main
 from ptq4snn.cli.quantize import save
 from ptq4snn.errors import BundleError
 from ptq4snn.hashing import file_digest
-from ptq4snn.report.run import read_run
+from ptq4snn.report.finished_run import read_run
 
 Command = Callable[..., tuple[int, str, str]]
 

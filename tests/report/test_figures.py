@@ -32,8 +32,8 @@ from ptq4snn.report.figures import (
     sweep,
     time,
 )
+from ptq4snn.report.finished_run import Kind, Run
 from ptq4snn.report.panel import Panel
-from ptq4snn.report.run import Kind, Run
 from ptq4snn.report.theme import DARK, LIGHT
 from ptq4snn.schema.figures import Figures
 

@@ -136,6 +136,7 @@ def test_of_a_model_and_its_plan(small: QuantizedModel) -> None:
     assert [r[0] for r in rows(html)[1:]] == ["sn1", "sn2"]
     assert "QuantizedModel(" in repr(small)  # torch's own
     plan = small.plan._repr_html_()
+    assert plan is not None
     assert cards(plan).keys() == {"bits of a state", "states, memory", "state energy"}
     assert rows(plan)[0] == ["layer", "kind", "state", "bits", "k"] and len(rows(plan)) == 3
     assert "None" not in plan

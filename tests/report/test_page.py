@@ -16,9 +16,9 @@ from report import samples
 
 from ptq4snn.report import tables
 from ptq4snn.report.figures import FIGURES
+from ptq4snn.report.finished_run import Run
 from ptq4snn.report.page import render_page, write_page
 from ptq4snn.report.payload import Payload, safe_json
-from ptq4snn.report.run import Run
 
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
 MOST_BYTES = 5_000_000
@@ -274,7 +274,7 @@ def test_pages_are_the_same_for_the_same_report() -> None:
 def test_no_torch_is_needed() -> None:
     code = (
         "import sys; from report import samples; from pathlib import Path\n"
-        "from ptq4snn.report.page import render_page; from ptq4snn.report import drawing, run\n"
+        "from ptq4snn.report.page import render_page; from ptq4snn.report import drawing, finished_run\n"
         "import ptq4snn.cli.report, ptq4snn.cli.figure\n"
         "render_page(samples.report(segmentation=True), 'm')\n"
         "heavy = {'torch', 'numpy', 'vl_convert'} & set(sys.modules); assert not heavy, heavy\n"

@@ -165,7 +165,7 @@ def test_a_network_without_a_budget_has_no_average() -> None:
 def test_what_was_not_measured_is_left_out() -> None:
     data = report(neurons=20)
     measured = ("saturation", "flip_rate", "firing_rate", "over_time")
-    known = {
+    known: dict[str, Any] = {
         "summary": {k: data["summary"][k] for k in ("recipe", "average_bits", "average_bits_all", "steps")},
         "neurons": [{k: v for k, v in n.items() if k not in measured} for n in data["neurons"]],
     }
@@ -196,7 +196,7 @@ class Terminal(io.TextIOWrapper):
 
     def written(self) -> str:
         self.flush()
-        return self.buffer.getvalue().decode(self.encoding)  # type: ignore[attr-defined, no-any-return]
+        return self.buffer.getvalue().decode(self.encoding)  # type: ignore[attr-defined]  # a BytesIO
 
 
 def printed(

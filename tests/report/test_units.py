@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptq4snn.recipe import Recipe
-from ptq4snn.report.recipe import as_python, as_toml
+from ptq4snn.recipe import Overrides, Recipe
+from ptq4snn.report.recipe_text import as_python, as_toml
 from ptq4snn.report.units import change, percent, significant, size, smaller
 
 
@@ -46,7 +46,7 @@ def test_other_numbers() -> None:
 ODD = {"layer1.*": {"membrane": 8}, 'odd "name"': {"weights": 8}, "né😀": {"membrane": 2}}
 
 
-@pytest.mark.parametrize("recipe", [Recipe(), Recipe(beta=0.8, percentile=97.0, overrides=ODD)])
+@pytest.mark.parametrize("recipe", [Recipe(), Recipe(beta=0.8, percentile=97.0, overrides=Overrides.of(ODD))])
 def test_the_recipe_shown_makes_the_same_recipe_again(tmp_path: Path, recipe: Recipe) -> None:
     text = as_toml(recipe.to_dict())
     assert text is not None

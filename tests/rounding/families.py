@@ -65,7 +65,7 @@ def transformer() -> nn.Module:
     model = seeded(lambda: SpikeDrivenTransformer(16, 1, 2))
     for name, module in model.named_modules():
         if name.endswith(("q_bn", "k_bn", "v_bn")):  # queries must meet keys
-            nn.init.constant_(module.bias, 1.5)  # type: ignore[arg-type]
+            nn.init.constant_(module.bias, 1.5)
     return model
 
 

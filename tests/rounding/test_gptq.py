@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_shards_add_up_to_the_whole() -> None:
     torch.testing.assert_close(whole.value()[0], 2 / 64 * x.double().T @ x.double(), rtol=1e-5, atol=1e-6)
 
 
-PROJECTIONS = {
+PROJECTIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(6, 4), (5, 3, 2, 6)),
     "conv1d": (lambda: nn.Conv1d(6, 4, 3, padding=1), (5, 6, 9)),
     "conv2d": (lambda: nn.Conv2d(6, 4, 3, stride=2, padding=1, dilation=2), (5, 6, 9, 8)),

@@ -66,8 +66,8 @@ def test_a_unit_alone_is_the_unit_in_the_network(name: str) -> None:
         with unit.alone.cut_out(), torch.no_grad():
             for real in (False, True):
                 unit.alone.real = unit.alone.real or real
-                heard = unit.alone.run(batches.packed[0], unit.weights, unit.float[0])
-                found = {n: [x for x, _ in steps] for n, steps in heard.neurons.items()} | heard.outputs
+                reached = unit.alone.run(batches.packed[0], unit.weights, unit.float[0])
+                found = {n: [x for x, _ in steps] for n, steps in reached.neurons.items()} | reached.outputs
                 assert set(found) == {*unit.boundary.neurons, *unit.boundary.outputs} and found
                 for place, tensors in found.items():
                     assert len(tensors) == len(expected[place])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ptq4snn.calibration.calibration_set import Calibration
 from ptq4snn.calibration.packed import pack
-from ptq4snn.calibration.samples import Calibration
 
 
 def test_images_and_counts_become_bytes(images: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,11 +58,20 @@ def test_every_family(name: str, rounding: str) -> None:
     assert {n for n, count in dead.items() if count is not None} == (free if rounding == "gptq" else set())
 
 
+def noted(round_unit: Callable[..., Any], made: list[tuple[str, ...]]) -> Callable[..., Any]:
+    """The same, and its units are added to `made`."""
+
+    def call(owner: Any, unit: tuple[str, ...]) -> Any:
+        made.append(unit)
+        return round_unit(owner, unit)
+
+    return call
+
+
 def test_integers_are_made_once_for_equal_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     p = fresh("sew")
     made: list[tuple[str, ...]] = []
-    original = gptq.round_unit
-    monkeypatch.setattr(gptq, "round_unit", lambda net, unit: made.append(unit) or original(net, unit))
+    monkeypatch.setattr(gptq, "round_unit", noted(gptq.round_unit, made))
     recipe = RECIPE.replace(rounding="gptq")
     first = rounded(p, recipe)
     count = len(made)
@@ -114,10 +123,7 @@ def test_a_killed_run_goes_on(rounding: str, tmp_path: Path, monkeypatch: pytest
     assert len(files) == 1  # the stem keeps the nearest: there is nothing to store
     made: list[tuple[str, ...]] = []
     for owner in (gptq, Reconstruction):
-        original: Any = owner.round_unit  # type: ignore[attr-defined]
-        monkeypatch.setattr(
-            owner, "round_unit", lambda a, unit, original=original: made.append(unit) or original(a, unit)
-        )
+        monkeypatch.setattr(owner, "round_unit", noted(owner.round_unit, made))
     resumed = rounded(fresh("sew", work=tmp_path), recipe)
     assert [u[0] for u in made] == ["layer2.0.conv1", "fc"]
     assert set(resumed) == set(whole) and all(torch.equal(whole[n], resumed[n]) for n in whole)

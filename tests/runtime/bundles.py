@@ -16,7 +16,6 @@ from runtime.programs import random_model
 
 from ptq4snn.bundle.format import IntegerArray, write_bundle
 from ptq4snn.bundle.plan_arrays import detach
-from ptq4snn.network.layout import Layout
 from ptq4snn.network.plan import (
     InputPlan,
     MirrorPlan,
@@ -27,6 +26,7 @@ from ptq4snn.network.plan import (
     RescalePlan,
 )
 from ptq4snn.network.program import Neuron, Output, Project, Quantize
+from ptq4snn.network.state_layout import Layout
 from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
 
 BOUND = 2**62  # no bound: whatever is carried is carried in float64

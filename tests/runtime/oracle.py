@@ -218,10 +218,11 @@ class Oracle:
         self.each(op, one)
 
     def choice(self, op: Any) -> None:
-        choose = {
+        kinds: dict[str, Any] = {
             "max": max, "min": min, "gt": int.__gt__, "ge": int.__ge__, "lt": int.__lt__, "le": int.__le__,
             "eq": int.__eq__, "ne": int.__ne__,
-        }[op.how]  # fmt: skip
+        }  # fmt: skip
+        choose = kinds[op.how]
 
         def one(x: list[Sample], p: int, c: int) -> int:
             b = op.constant if op.constant is not None else self.broadcast(op, x, 1, p, c)

@@ -42,7 +42,7 @@ def worth(model: Model, out: Output, oracle: Oracle, t: int, b: int, e: int) -> 
     kind = np.dtype(out.dtype).type
     x = kind(x)
     for scaling in out.scalings:
-        by = kind(oracle.steps if scaling == ("steps",) else scaling[1])
+        by = kind(scaling[1] if len(scaling) == 2 else oracle.steps)
         x = x * by if scaling[0] == "mul" else x / by
     if out.kind == "count":
         return x

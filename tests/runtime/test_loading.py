@@ -24,13 +24,13 @@ from ptq4snn.runtime import Runtime, load, load_model_file, model_of
 from ptq4snn.runtime.loading import Stored, contents_of
 from ptq4snn.runtime.parameters import Model
 
-ODD = (
+ODD: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2, 3, 17, 255, 2**31, 2**63, -(2**70), 0.5, 1e300, "", "max", "dither", [], {},
     [[]], [1, 2], [-1] * 20, {"$array": "biases/project1"}, {"$array": "nowhere"}, {"$array": []},
 )  # fmt: skip
 
 
-def marks_alike(read: Model, model: Model) -> bool:
+def hash_alike(read: Model, model: Model) -> bool:
     """Every number is the same but for the scales of rescales, which plans derive from the multipliers."""
 
     def bare(m: Model) -> str:
@@ -38,7 +38,7 @@ def marks_alike(read: Model, model: Model) -> bool:
             n: p if p.rescale is None else replace(p, rescale=replace(p.rescale, scales=p.unit))
             for n, p in m.projections.items()
         }
-        return replace(m, projections=projections).mark
+        return replace(m, projections=projections).hash
 
     return bare(read) == bare(model)
 
@@ -47,7 +47,7 @@ def test_a_bundle_is_its_model(tmp_path: Path) -> None:
     for seed, model in enumerate(planned_models(12, 8)):
         write_model(model, tmp_path / "m.ptq")
         read = load_model_file(tmp_path / "m.ptq")
-        assert marks_alike(read, model)
+        assert hash_alike(read, model)
         assert read.bounds.values == model.bounds.values
         x = random_input(model, seed, 2)
         assert same(load(tmp_path / "m.ptq", "numpy")(x), Runtime(read, "numpy")(x))
@@ -57,7 +57,7 @@ def test_a_plan_and_its_integers_are_a_model() -> None:
     model = planned_models(3, 8)[2]
     parts = model.projections.items()
     integers = {n: Stored(p.weight.astype(float), p.bias.astype(float)) for n, p in parts}
-    assert marks_alike(model_of(model.program, plan_of(model), integers), model)
+    assert hash_alike(model_of(model.program, plan_of(model), integers), model)
     with pytest.raises(BundleError, match="is incomplete"):
         model_of(model.program, plan_of(model), {})
 
@@ -128,7 +128,7 @@ def runs(model: Model) -> None:
     size = sum(v.positions * v.channels for v in program.values)
     if size > 10**5 or program.steps > 50 or np.prod(program.input.shape) > 10**5:
         return
-    results = []
+    results: list[Any] = []
     for kernels in ("numpy", "auto"):  # auto: native where they are built
         try:
             results.append(Runtime(model, kernels)(random_input(model, 0, 1)))

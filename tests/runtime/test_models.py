@@ -127,7 +127,7 @@ def test_a_bundle_runs_without_torch(tmp_path: Path, observed: Prepared, images:
     x = images(3)
     found = run_without_torch(tmp_path / "m.ptq", x.numpy(), tmp_path)
     equal(found, simulate(q, x).outputs)
-    assert ptq4snn.runtime.load(tmp_path / "m.ptq", "numpy").model.mark == runtime(q).model.mark
+    assert ptq4snn.runtime.load(tmp_path / "m.ptq", "numpy").model.hash == runtime(q).model.hash
 
 
 @pytest.mark.filterwarnings("ignore:no state is inside the budget")

@@ -257,9 +257,9 @@ def test_the_weights_live_only_in_the_kernels() -> None:
 
     model = next(m for m in map(random_model, range(50)) if m.projections)
     arrays = [weakref.ref(p.weight) for p in model.projections.values()]
-    mark = model.mark
+    before = model.hash
     rt = Runtime(model, "native")
     del model
     gc.collect()
     assert all(a() is None for a in arrays)
-    assert rt.model.mark == mark
+    assert rt.model.hash == before

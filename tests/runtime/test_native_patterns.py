@@ -154,7 +154,7 @@ class Windows(Builder):
     def one(self, *items: Any) -> Any:
         return False if items == (True, False, False) else items[0]
 
-    def window(self, area: tuple[int, ...]) -> Window:
+    def window(self, area: tuple[int, ...], most: int = 3) -> Window:
         return Window(area, (self.size,), (self.size,), (0,), (0,), (1,))
 
 

@@ -212,7 +212,7 @@ def test_a_process_forked_during_a_call_can_run_the_model() -> None:
 def at_step(model: Model, steps: int, rows: dict[int, Any] | None = None) -> State:
     """A state after so many steps; nothing was summed."""
     state = State.new(model, 2)
-    return State(state.mark, 2, steps, state.rows if rows is None else rows, state.sums)
+    return State(state.model_hash, 2, steps, state.rows if rows is None else rows, state.sums)
 
 
 @pytest.mark.parametrize("wanted", [summed, dithered])

@@ -128,15 +128,16 @@ def test_states_of_others_are_refused(tmp_path: Path) -> None:
         rt.restore(State.new(other, 2))
     good = State.new(model, 2)
     rt.restore(good)
-    for change in (
+    changes: tuple[dict[str, Any], ...] = (
         {"batch": 3},
         {"batch": 0},
         {"steps": -1},
         {"steps": model.bounds.steps + 1},
         {"rows": {}},
         {"batch": 2**40},
-    ):
-        bad = State(**{**vars(good), **change})  # type: ignore[arg-type]
+    )
+    for change in changes:
+        bad = State(**{**vars(good), **change})
         with pytest.raises(BundleError, match="does not fit"):
             rt.restore(bad)
     (tmp_path / "x").write_bytes(b"no state")
@@ -152,14 +153,14 @@ def test_a_sum_that_no_steps_can_reach_is_refused() -> None:
         Runtime(model, "numpy").restore(state)
 
 
-def test_a_model_is_marked_by_every_number() -> None:
-    marks = {random_model(5).mark for _ in range(2)}
-    assert len(marks) == 1
+def test_the_hash_of_a_model_is_of_every_number() -> None:
+    hashes = {random_model(5).hash for _ in range(2)}
+    assert len(hashes) == 1
     model = random_model(5)
     name, n = next(iter(model.neurons.items()))
     n.theta[0] += 1
     changed = Model(model.program, model.projections, {**model.neurons, name: n}, model.mirrors, model.bounds)
-    assert changed.mark not in marks
+    assert changed.hash not in hashes
 
 
 def test_sums_that_so_few_steps_cannot_reach_are_refused() -> None:

@@ -15,9 +15,11 @@ from ptq4snn.errors import CheckpointError, DataError, RecipeError
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.sdt import SpikeDrivenTransformer
 from ptq4snn.models.sew_resnet import SEWResNet
+from ptq4snn.progress import Silent
 from ptq4snn.training import loop
 from ptq4snn.training.loop import train
-from ptq4snn.training.recipe import Stage, TrainingRecipe
+from ptq4snn.training.resume import Place
+from ptq4snn.training.training_recipe import Stage, TrainingRecipe
 
 
 class Blobs:
@@ -51,7 +53,7 @@ def recipe(**changes: Any) -> TrainingRecipe:
     return TrainingRecipe("net", **{**settings, **changes})
 
 
-def run(out: Path, settings: TrainingRecipe | None = None, **options: Any) -> tuple[nn.Module, loop.Place]:
+def run(out: Path, settings: TrainingRecipe | None = None, **options: Any) -> tuple[nn.Module, Place]:
     out.mkdir(exist_ok=True)
     return train(settings or recipe(), make, Blobs(), out, **options)
 
@@ -216,7 +218,7 @@ class Pixels(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         current = self.norm(self.conv(x)).expand(self.T, -1, -1, -1, -1)
-        return self.head(self.lif(current).mean(0))  # type: ignore[no-any-return]
+        return self.head(self.lif(current).mean(0))
 
 
 def test_segmentation(tmp_path: Path) -> None:
@@ -270,5 +272,5 @@ def test_a_part_of_an_epoch(tmp_path: Path) -> None:
     assert [e["epoch"] for e in place.log] == [1, 2]
     assert 0.2 < place.log[1]["loss"] < 1.5
     settings = recipe(stages=(Stage("spiking", 1.6, 1e-2),))
-    trainer = loop.Trainer(settings, make, Blobs(), tmp_path, 0, False, loop.Silent(), lambda epoch: None)
+    trainer = loop.Trainer(settings, make, Blobs(), tmp_path, 0, False, Silent(), lambda epoch: None)
     assert trainer.total(settings.stages[0]) == 8

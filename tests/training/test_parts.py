@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ptq4snn.data.samples import VOID
-from ptq4snn.training.objective import class_weights, loss
+from ptq4snn.training.losses import class_weights, loss
 from ptq4snn.training.schedule import learning_rate
 
 

@@ -28,7 +28,7 @@ def test_rate_is_that_of_the_neuron(neuron: LIF, T: int) -> None:
 
 def test_gradient_rises_at_the_stairs_only() -> None:
     x = torch.tensor([-20.0, 1.1, 1.4, 30.0], requires_grad=True)
-    Rate(LIF(), 4)(x).sum().backward()  # type: ignore[no-untyped-call]
+    Rate(LIF(), 4)(x).sum().backward()
     assert x.grad is not None
     assert x.grad[1] > 0.3 and x.grad[2] > 0.3
     assert float(x.grad[[0, 3]].abs().max()) < 1e-2

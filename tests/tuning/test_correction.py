@@ -21,7 +21,7 @@ from ptq4snn.observation.traces import Trace
 from ptq4snn.pipeline import Prepared, prepare, run, settle_lattice
 from ptq4snn.recipe import Recipe
 from ptq4snn.tuning.correction import MOVES, corrected_biases, corrected_threshold
-from ptq4snn.tuning.recording import float_traces
+from ptq4snn.tuning.tuning_traces import float_traces
 
 RECIPE = Recipe(
     weights=3, holdout=16, sensitivity_batches=2, rounding="nearest", allocation="uniform",

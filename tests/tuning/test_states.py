@@ -17,8 +17,8 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.recipe import Recipe
-from ptq4snn.tuning.recording import float_traces, trace_batches
 from ptq4snn.tuning.states import tune_states
+from ptq4snn.tuning.tuning_traces import float_traces, trace_batches
 
 RECIPE = Recipe(
     holdout=16, sensitivity_batches=2, rounding="nearest", allocation="uniform", objective="replay",

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ptq4snn.bridge.objective import Objective, exponent_errors
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.observation.statistics import ChannelStatistics
+from ptq4snn.observation.channel_statistics import ChannelStatistics
 
 __all__ = ["ExponentTable", "NeuronView", "StateScales", "choose_scales"]
 

@@ -11,7 +11,7 @@ from ptq4snn.bridge.couplings import ExponentTable
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.bridge.weights import weight_floor
 from ptq4snn.numerics.scales import SHRINKS, full_scales, shrink_errors
-from ptq4snn.observation.statistics import bin_edges
+from ptq4snn.observation.channel_statistics import bin_edges
 from ptq4snn.recipe import Recipe
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ from ptq4snn.discovery.pairs import Groups, NeuronInfo, ProjectionInfo
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.limits import EXACT_FLOAT32, INT32, ZERO_FRACTION_BITS
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.observation.observe import Observation
 from ptq4snn.recipe import Recipe
 
 __all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice"]
 
-MAX_SHIFT = 8
-EXACT = 2**23  # half of float32's exact integers: the other half is the state's
-INT32 = 2**30
-ZERO = 2.0**16
+MAX_UNIT_SHIFT = 8
+# of a neuron's input; the other half is the state's
+EXACT_INPUT, INT32_INPUT = EXACT_FLOAT32 // 2, INT32 // 2
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,8 @@ def _projection(
     lo, hi = _input_range(info, recipe.chain_bits)
     peak = _peak(q.integers, lo, hi)
     if input_plan is not None:
-        peak = peak + _peak(q.integers, min(0, *input_plan.zeros) / ZERO, max(0, *input_plan.zeros) / ZERO)
+        one = 2**ZERO_FRACTION_BITS
+        peak = peak + _peak(q.integers, min(0, *input_plan.zeros) / one, max(0, *input_plan.zeros) / one)
     mirror = next((m for m in folded.mirrors.values() if m.projection == name), None)
     mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
     return ProjectionLattice(info, q, bias, q.scales * quantum, peak, input_plan, target, bits, mirrored)
@@ -173,8 +174,8 @@ def _projection(
 
 def _largest_shift(bound: float) -> int:
     """Largest F <= 8 with bound * 2^F exact in float32, else in int32."""
-    for limit in (EXACT, INT32):
-        for shift in range(MAX_SHIFT, -1, -1):
+    for limit in (EXACT_INPUT, INT32_INPUT):
+        for shift in range(MAX_UNIT_SHIFT, -1, -1):
             if bound * 2.0**shift < limit:
                 return shift
     raise UnsupportedOperation(
@@ -241,7 +242,7 @@ def _group_shifts(folded: Folded, made: dict[str, ProjectionLattice]) -> dict[st
         window = max(windows, default=1.0)
         shift = _largest_shift(float((p.peak + (p.bias.abs() + p.mirrored) / p.lattice).max()) * window)
         root = groups.find(name)
-        shifts[root] = min(shifts.get(root, MAX_SHIFT), shift)
+        shifts[root] = min(shifts.get(root, MAX_UNIT_SHIFT), shift)
     return {name: shifts[groups.find(name)] for name in made}
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.numerics.grid import interval_error
-from ptq4snn.observation.statistics import ChannelStatistics, bin_edges
+from ptq4snn.observation.channel_statistics import ChannelStatistics, bin_edges
 
 __all__ = ["Objective", "SquaredError", "exponent_errors"]
 

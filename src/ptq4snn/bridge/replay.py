@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ptq4snn.numerics.fixed_point import bit_reverse4
+from ptq4snn.numerics.dither import PHASES, dither_phase
 from ptq4snn.numerics.grid import signed_range
-from ptq4snn.observation.statistics import ChannelStatistics
+from ptq4snn.observation.channel_statistics import ChannelStatistics
 from ptq4snn.observation.traces import Trace
 
 __all__ = ["Dynamics", "Replay", "replay_cost"]
@@ -59,7 +59,7 @@ def settle(v: Tensor, step: Tensor, levels: Levels, offset: Tensor | None) -> Te
 
 def offsets(places: Tensor, t: int) -> Tensor:
     """The dither of the state's shift as a part of one step, [C, n] in [0, 1)."""
-    return ((40503 * places + (bit_reverse4(t) << 12) + 2048) % 65536).float() / 65536
+    return dither_phase(places, t).float() / PHASES
 
 
 def replay_cost(

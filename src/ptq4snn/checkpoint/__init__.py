@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ptq4snn.checkpoint.loading import Loaded, load_checkpoint
+from ptq4snn.checkpoint.load_checkpoint import Loaded, load_checkpoint
 
 __all__ = ["Loaded", "load_checkpoint"]

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ptq4snn.cli.reading import read_array
+from ptq4snn.cli.bundle_data import read_array
 from ptq4snn.extras import is_there
 from ptq4snn.report.units import percent, significant, size, smaller
 from ptq4snn.runtime import load
@@ -45,20 +45,20 @@ def run(args: argparse.Namespace) -> None:
             work = partial(rt, part, steps=args.steps)
             speeds.append(measure_speed(work, batch, threads, steps, args.seconds))
     rt.threads = 1
-    told = profiled(rt, part, args.steps)
-    peaks = measure_peaks(told.kernels)
-    float32 = float_bytes(rt.model, told.samples, told.steps)
+    statistics = profiled(rt, part, args.steps)
+    peaks = measure_peaks(statistics.kernels)
+    float32 = float_bytes(rt.model, statistics.samples, statistics.steps)
     if args.json:
-        print(json.dumps(facts(args, speeds, told, float32, peaks), indent=2))
+        print(json.dumps(facts(args, speeds, statistics, float32, peaks), indent=2))
         return
     origin = "random samples: those of your own data fire otherwise" if args.input is None else args.input
-    print(f"{args.bundle}: {told.kernels} kernels, T = {told.steps}, {origin}")
+    print(f"{args.bundle}: {statistics.kernels} kernels, T = {statistics.steps}, {origin}")
     show(
         "speed",
         ("samples a call", "threads", "samples/s", "ms a sample", "p50 ms", "p90 ms"),
         rows_of(speeds),
     )
-    show("memory", ("", "here", "float32", "smaller"), memory_rows(told, float32))
+    show("memory", ("", "here", "float32", "smaller"), memory_rows(statistics, float32))
     print(
         f"peak of one thread ({peaks.kernels}): {giga(peaks.adds)} byte additions/s, "
         f"{giga(peaks.macs)} multiply-adds/s, {giga(peaks.memory)}B/s read"
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     show(
         "layers",
         ("operation", "kind", "ms", "time", "density", "path", "op/s", "of peak"),
-        layers(told, peaks),
+        layers(statistics, peaks),
     )
 
 
@@ -89,19 +89,19 @@ def rows_of(speeds: Iterable[Speed]) -> list[Row]:
     ]
 
 
-def memory_rows(told: Statistics, float32: FloatBytes) -> list[Row]:
+def memory_rows(statistics: Statistics, float32: FloatBytes) -> list[Row]:
     pairs = (
-        ("parameters", told.weights_bytes, float32.parameters),
-        ("state of a sample", told.state_bytes, float32.state),
-        (f"all, {told.samples} at a time", working_set(told), float32.working_set),
+        ("parameters", statistics.weights_bytes, float32.parameters),
+        ("state of a sample", statistics.state_bytes, float32.state),
+        (f"all, {statistics.samples} at a time", working_set(statistics), float32.working_set),
     )
     return [(what, size(a), size(b), smaller(b, a) or "") for what, a, b in pairs]
 
 
-def layers(told: Statistics, peaks: Peaks) -> list[Row]:
-    total = sum(op.milliseconds for op in told.operations) or 1.0
+def layers(statistics: Statistics, peaks: Peaks) -> list[Row]:
+    total = sum(op.milliseconds for op in statistics.operations) or 1.0
     rows: list[Row] = []
-    for op in told.operations:
+    for op in statistics.operations:
         rate = rate_of(op, peaks)
         rows.append(
             (
@@ -123,23 +123,23 @@ def giga(rate: float) -> str:
 
 
 def facts(
-    args: argparse.Namespace, speeds: list[Speed], told: Statistics, float32: FloatBytes, peaks: Peaks
+    args: argparse.Namespace, speeds: list[Speed], statistics: Statistics, float32: FloatBytes, peaks: Peaks
 ) -> dict[str, Any]:
     operations = []
-    for op in told.operations:
+    for op in statistics.operations:
         rate = rate_of(op, peaks)
         known = (None, None) if rate is None else (rate.operations, rate.share)
         operations.append(asdict(op) | {"rate": known[0], "share_of_peak": known[1]})
     return {
         "bundle": args.bundle,
         "input": args.input,
-        "kernels": told.kernels,
+        "kernels": statistics.kernels,
         "speed": [asdict(s) | {"samples_per_second": s.samples_a_second} for s in speeds],
         "memory": {
-            "samples": told.samples,
-            "parameters": {"bytes": told.weights_bytes, "float32": float32.parameters},
-            "state": {"bytes": told.state_bytes, "float32": float32.state},
-            "working_set": {"bytes": working_set(told), "float32": float32.working_set},
+            "samples": statistics.samples,
+            "parameters": {"bytes": statistics.weights_bytes, "float32": float32.parameters},
+            "state": {"bytes": statistics.state_bytes, "float32": float32.state},
+            "working_set": {"bytes": working_set(statistics), "float32": float32.working_set},
         },
         "peaks": asdict(peaks),
         "operations": operations,

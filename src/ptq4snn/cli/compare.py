@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
 
     from ptq4snn.cli.inputs import load_data, load_device, load_whole_model
     from ptq4snn.experiments.compare import compare
-    from ptq4snn.experiments.tables import raw_csv, text_table
+    from ptq4snn.experiments.comparison_tables import raw_csv, text_table
     from ptq4snn.progress import for_terminal
 
     comparison = compare(

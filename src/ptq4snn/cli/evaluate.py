@@ -12,14 +12,14 @@ from typing import Any
 from torch import nn
 
 import ptq4snn
-from ptq4snn.bundle.identity import BUNDLE, REPORT, check_report
+from ptq4snn.bundle.report_check import BUNDLE, REPORT, check_report
+from ptq4snn.cli.bundle_data import batches_for
 from ptq4snn.cli.inputs import DEFAULT, load_data, load_device, load_loop, load_model
-from ptq4snn.cli.reading import batches_for
 from ptq4snn.data.samples import SampleBatches
-from ptq4snn.discovery.identity import weights_digest
 from ptq4snn.discovery.looping import looped
+from ptq4snn.discovery.model_digest import weights_digest
 from ptq4snn.errors import BundleError, PTQ4SNNError
-from ptq4snn.evaluation.recording import Gallery, record
+from ptq4snn.evaluation.record_metrics import Gallery, record
 from ptq4snn.extras import is_there, needs
 from ptq4snn.modules.running import OnRuntime
 from ptq4snn.modules.saving import read_report

@@ -24,9 +24,9 @@ def run(args: argparse.Namespace) -> None:
     if experiment.methods:  # a bad option must not cost a calibration
         parse_methods(experiment.methods, {**experiment.changes, **changes})
 
-    from ptq4snn.cli.inputs import load_data, load_device, load_whole_model, ran_on
+    from ptq4snn.cli.inputs import load_data, load_device, load_whole_model, run_setting
     from ptq4snn.experiments.compare import Bench
-    from ptq4snn.experiments.experiment import identity, run_experiment
+    from ptq4snn.experiments.outcome import identity, run_experiment
     from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
         load_device(args),
         for_terminal(),
     )
-    ran = replace(ran_on(args), changed=" and ".join(sorted(changes)))
+    ran = replace(run_setting(args), changed=" and ".join(sorted(changes)))
     outcome = run_experiment(experiment, bench, ran, args.seeds, changes, print_run)
     text = json.dumps(outcome.data, indent=2)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", args.model or "default")

@@ -9,7 +9,7 @@ from pathlib import Path
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.report.drawing import check_target, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels, find_figure, missing
-from ptq4snn.report.run import read_run, whole
+from ptq4snn.report.finished_run import read_run, whole
 
 __all__ = ["run"]
 

@@ -16,7 +16,7 @@ from ptq4snn.checkpoint import load_checkpoint
 from ptq4snn.data.source import DATA, Split, has_splits, open_data
 from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.errors import DataError, PTQ4SNNError
-from ptq4snn.experiments.paper import Ran
+from ptq4snn.experiments.paper import RunSetting
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.models import zoo
 
@@ -28,7 +28,7 @@ __all__ = [
     "load_model",
     "load_whole_model",
     "on_device",
-    "ran_on",
+    "run_setting",
 ]
 
 DEFAULT = "default"
@@ -112,12 +112,12 @@ def load_data(
     return open_data(args.data or DEFAULT, split, **options)
 
 
-def ran_on(args: argparse.Namespace) -> Ran:
+def run_setting(args: argparse.Namespace) -> RunSetting:
     """Model, data set and T that the options name, as far as they are known ones."""
     name: str = args.model or DEFAULT
     known, entry = (None, None) if ":" in name else zoo.find(name)
     steps = None if entry is None else args.T or entry.steps
-    return Ran(known, data_set(args.data, None if entry is None else entry.data), steps, args.limit)
+    return RunSetting(known, data_set(args.data, None if entry is None else entry.data), steps, args.limit)
 
 
 def data_set(spec: str | None, expected: str | None) -> str | None:

@@ -27,21 +27,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return 0
     except PTQ4SNNError as e:
-        return complain(str(e))
+        return print_error(str(e))
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as e:
         where = f": {short(e.filename)}" if e.filename else ""
-        return complain(f"{e.strerror or e}{where}")
+        return print_error(f"{e.strerror or e}{where}")
     except MemoryError:
-        return complain("there is not enough memory: take fewer samples or time steps at a time")
+        return print_error("there is not enough memory: take fewer samples or time steps at a time")
     except KeyboardInterrupt:
         print("ptq4snn: interrupted", file=sys.stderr)
         return INTERRUPTED
 
 
-def complain(message: str) -> int:
+def print_error(message: str) -> int:
     print(f"ptq4snn: error: {' '.join(message.split())}", file=sys.stderr)
     return USER_ERROR
 

@@ -12,8 +12,8 @@ from ptq4snn.extras import require
 from ptq4snn.files import check_target
 from ptq4snn.report.drawing import converter, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels
+from ptq4snn.report.finished_run import Run, read_run, whole
 from ptq4snn.report.page import write_page
-from ptq4snn.report.run import Run, read_run, whole
 from ptq4snn.schema.report import Report
 
 __all__ = ["run"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.cli.reading import inputs_for
+from ptq4snn.cli.bundle_data import inputs_for
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.runtime import Runtime, State, load

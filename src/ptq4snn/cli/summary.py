@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from ptq4snn.report.comparison import comparison_table
+from ptq4snn.report.comparison_text import comparison_table
 from ptq4snn.report.figures import FIGURES
-from ptq4snn.report.run import Run, read_run, whole
+from ptq4snn.report.finished_run import Run, read_run, whole
 from ptq4snn.report.terminal import show, show_lines
 
 __all__ = ["run"]

@@ -21,7 +21,7 @@ from ptq4snn.models import zoo
 from ptq4snn.progress import for_terminal
 from ptq4snn.training.card import card, headline, save_weights
 from ptq4snn.training.loop import train
-from ptq4snn.training.recipe import TrainingRecipe
+from ptq4snn.training.training_recipe import TrainingRecipe
 
 __all__ = ["run"]
 

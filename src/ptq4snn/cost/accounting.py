@@ -23,6 +23,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ptq4snn.network.plan import NeuronPlan, Plan, ProjectionPlan
+from ptq4snn.network.program import Neuron, Program
+from ptq4snn.numerics.limits import MULTIPLIER_BITS
 
 if TYPE_CHECKING:
     from ptq4snn.discovery.discover import Discovery
@@ -34,8 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 WORD = 32
-TAG_BITS, SHIFT_BITS, ZERO_BITS = 2, 8, 8
-MULTIPLIER_BITS = 15
+TAG_BITS, SHIFT_BITS, ZERO_POINT_BITS = 2, 8, 8  # of a channel
 FLOAT_BITS, STEM_BITS, STREAM_BITS = 32, 16, 16
 AC_PJ, MAC_PJ = 0.9, 4.6
 
@@ -86,7 +87,7 @@ class StateTensor:
         return self.channels * SHIFT_BITS if self.scale_bits is None else self.scale_bits
 
     def zero_bits(self) -> int:
-        return self.channels * ZERO_BITS if self.zero_points else 0
+        return self.channels * ZERO_POINT_BITS if self.zero_points else 0
 
     def tagged(self) -> int:
         """Channels whose width is told by a tag; a 32-bit state has none."""
@@ -178,7 +179,6 @@ def _scale_bits(n: NeuronPlan) -> int:
 
 def program_rows(program: Program) -> dict[str, int]:
     """Rows of one sample of every neuron, as runtime/state.py packs it."""
-    from ptq4snn.network.program import Neuron  # here, because a report is shown without NumPy
 
     return {
         op.name: program.values[op.output].positions if op.channel is None else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from ptq4snn.errors import DataError
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.files import short
 from ptq4snn.forms import as_tensor, is_data_set, is_pair
+from ptq4snn.hints import hint
 
 __all__ = ["DATA", "Split", "has_splits", "open_data", "open_labelled", "open_samples"]
 
@@ -166,9 +166,7 @@ def _named(spec: str) -> tuple[str | None, Path]:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, DATA, 1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(DATA)}"
-    return f"there is no data set {name!r}: {hint}"
+    return f"there is no data set {name!r}: {hint(name, DATA)}"
 
 
 def _is_data_set(spec: str) -> bool:

@@ -122,8 +122,10 @@ def bilinear(node: Node, before: Sequence[int], after: Sequence[int]) -> Bilinea
     """None where a ratio is not a whole number, or corners are aligned."""
     ratios = tuple(a // b for a, b in zip(after[-2:], before[-2:], strict=True))
     whole = all(r > 0 and r * b == a for r, a, b in zip(ratios, after[-2:], before[-2:], strict=True))
-    still = ratios == (1, 1)
-    return Bilinear((ratios[0], ratios[1])) if whole and (still or not node.given["align_corners"]) else None
+    same_size = ratios == (1, 1)
+    return (
+        Bilinear((ratios[0], ratios[1])) if whole and (same_size or not node.given["align_corners"]) else None
+    )
 
 
 def padding(node: Node) -> tuple[list[int], float]:

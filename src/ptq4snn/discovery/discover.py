@@ -102,7 +102,7 @@ class Discovery:
         }
 
     def summary(self) -> str:
-        from ptq4snn.discovery.summary import render
+        from ptq4snn.discovery.listing import render
 
         return render(self)
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ptq4snn.network.layout import Layout
+from ptq4snn.network.state_layout import Layout
 
 __all__ = ["Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role"]
 

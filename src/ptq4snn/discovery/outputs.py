@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ptq4snn.discovery.channel_layout import layout_of
 from ptq4snn.discovery.facts import TIME, Current, Fact, Opaque
-from ptq4snn.discovery.layout import layout_of
 from ptq4snn.discovery.walk import Walk
 
 __all__ = ["leaves", "output_axis", "summed_with"]

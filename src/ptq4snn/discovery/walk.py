@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import border
+from ptq4snn.discovery.channel_layout import channel_ids, layout_of
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.facts import (
     TIME,
@@ -24,12 +25,11 @@ from ptq4snn.discovery.facts import (
     Sheet,
 )
 from ptq4snn.discovery.graph import Graph, Node, Ref
-from ptq4snn.discovery.layout import channel_ids, layout_of
 from ptq4snn.discovery.rules import apply
 from ptq4snn.discovery.rules.shaping import padded
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
-from ptq4snn.network.layout import Layout
+from ptq4snn.network.state_layout import Layout
 
 __all__ = ["TRANSPOSED", "NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ptq4snn.evaluation.segmentation import predict
+from ptq4snn.evaluation.segmentation_score import predict
 
 __all__ = ["EXAMPLES", "Example", "Examples", "decisions", "is_map"]
 

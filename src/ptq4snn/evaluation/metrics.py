@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.calibration.samples import check
+from ptq4snn.calibration.calibration_set import check
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.evaluation.accuracy import Accuracy
-from ptq4snn.evaluation.segmentation import Segmentation
+from ptq4snn.evaluation.segmentation_score import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch
 from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.modules.readout import Readout, find_readout

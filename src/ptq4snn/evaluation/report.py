@@ -10,7 +10,7 @@ from ptq4snn import __version__
 from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
 from ptq4snn.cost.accounting import Operations, StateCost, operations, stream_bytes
-from ptq4snn.cost.facts import stages_of, state_bytes, weight_bytes
+from ptq4snn.cost.neuron_facts import stages_of, state_bytes, weight_bytes
 from ptq4snn.cost.traffic import PlanCost, plan_cost
 from ptq4snn.discovery.discover import Discovery
 from ptq4snn.errors import SilentNetworkWarning

@@ -7,13 +7,13 @@ not import torch.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.experiments.methods import FLOAT, Method
+from ptq4snn.hints import hint
 from ptq4snn.recipe import Recipe
 
 __all__ = ["EXPERIMENTS", "Experiment", "find"]
@@ -144,6 +144,5 @@ def find(name: str) -> Experiment:
     """The experiment of that name; of a misspelt one the nearest is suggested."""
     if name in EXPERIMENTS:
         return EXPERIMENTS[name]
-    near = difflib.get_close_matches(name, EXPERIMENTS, 1)
-    hint = f"did you mean {near[0]!r}?" if near else "`ptq4snn experiment` lists them"
-    raise PTQ4SNNError(f"there is no experiment {name!r}: {hint}")
+    about = hint(name, EXPERIMENTS, "`ptq4snn experiment` lists them")
+    raise PTQ4SNNError(f"there is no experiment {name!r}: {about}")

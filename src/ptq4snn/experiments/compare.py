@@ -24,16 +24,16 @@ with needed_by("ptq4snn.experiments.compare"):
     from torch import nn
 
 from ptq4snn import __version__
-from ptq4snn.data.identity import data_digest
+from ptq4snn.data.data_digest import data_digest
 from ptq4snn.data.samples import SampleBatches
-from ptq4snn.discovery.identity import model_digest
+from ptq4snn.discovery.model_digest import model_digest
 from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments.comparison import Comparison
+from ptq4snn.experiments.draws import draw, pool, reiterable
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
-from ptq4snn.experiments.samples import draw, pool, reiterable
+from ptq4snn.experiments.run_store import Store
 from ptq4snn.experiments.scoring import score
-from ptq4snn.experiments.store import Store
 from ptq4snn.forms import inputs_and_labels
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.pipeline import Prepared, prepare, run

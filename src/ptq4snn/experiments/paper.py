@@ -16,7 +16,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["PaperSetting", "Ran", "cell", "difference", "paper_settings", "same_setting"]
+__all__ = ["PaperSetting", "RunSetting", "cell", "difference", "paper_settings", "same_setting"]
 
 FILE = "paper.toml"
 
@@ -35,7 +35,7 @@ class PaperSetting:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunSetting:
     """What an experiment is run on; None: not known, or not built in."""
 
     model: str | None
@@ -55,7 +55,7 @@ def paper_settings(experiment: str) -> list[PaperSetting]:
     return [PaperSetting(**{**s, "models": tuple(s["models"])}) for s in found]
 
 
-def same_setting(experiment: str, ran: Ran) -> PaperSetting | None:
+def same_setting(experiment: str, ran: RunSetting) -> PaperSetting | None:
     """The paper's setting with this model, data, T, recipes and the whole test set, if there is one."""
     whole = ran.limit is None and not ran.changed
     for s in paper_settings(experiment):
@@ -64,7 +64,7 @@ def same_setting(experiment: str, ran: Ran) -> PaperSetting | None:
     return None
 
 
-def difference(experiment: str, ran: Ran) -> str:
+def difference(experiment: str, ran: RunSetting) -> str:
     """Why no figure of the paper stands beside ours."""
     settings = paper_settings(experiment)
     if not settings:

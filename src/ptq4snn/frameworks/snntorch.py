@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ptq4snn.frameworks.adapter import NeuronSpec, Reset, Shell, Surrogate
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
-from ptq4snn.frameworks.support import (
+from ptq4snn.frameworks.foreign import (
     REGISTER,
     StatefulShell,
     fires_like,

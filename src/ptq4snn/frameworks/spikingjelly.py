@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks.adapter import NeuronSpec, Shell
 from ptq4snn.frameworks.core import NeuronCore
-from ptq4snn.frameworks.support import (
+from ptq4snn.frameworks.foreign import (
     REGISTER,
     StatefulShell,
     fires_like,

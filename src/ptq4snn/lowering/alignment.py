@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ptq4snn.lowering.layout import Split, function_of, in_own_order, number
+from ptq4snn.lowering.numbering import Split, function_of, in_own_order, number
 from ptq4snn.lowering.tracked import Refused, Tracked
 
 if TYPE_CHECKING:

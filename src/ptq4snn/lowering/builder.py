@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptq4snn.lowering.layout import Split, in_own_order, number, size_of, split
+from ptq4snn.lowering.numbering import Split, in_own_order, number, size_of, split
 from ptq4snn.lowering.tracked import INPUT, Refused, Tracked, worth
 from ptq4snn.network.index import compact
 from ptq4snn.network.program import (

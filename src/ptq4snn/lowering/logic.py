@@ -11,7 +11,7 @@ from torch import Tensor
 from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import align
-from ptq4snn.lowering.support import complete, joined_kind, number_of, operands, quantum
+from ptq4snn.lowering.operands import complete, joined_kind, number_of, operands, quantum
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked, fraction
 from ptq4snn.network.program import Choice, Clip, Multiply
 

@@ -15,12 +15,12 @@ from ptq4snn.discovery.operations import rules_by_name
 from ptq4snn.discovery.record import FACTORIES, FILLED, record
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import Shell
-from ptq4snn.lowering import arithmetic, logic, pooling, products, shaping
+from ptq4snn.lowering import logic, lower_arithmetic, lower_pooling, lower_shaping, products
 from ptq4snn.lowering.builder import Builder
+from ptq4snn.lowering.lower_outputs import lower_output
 from ptq4snn.lowering.neurons import NeuronRun, lower_neuron
-from ptq4snn.lowering.outputs import lower_output
+from ptq4snn.lowering.operands import first_argument
 from ptq4snn.lowering.projections import lower_mirror, lower_projection
-from ptq4snn.lowering.support import first_argument
 from ptq4snn.lowering.tracked import INPUT, Constant, Fact, Refused, Tracked
 from ptq4snn.lowering.trimming import trimmed
 from ptq4snn.modules.projection import QuantProjection
@@ -34,7 +34,7 @@ __all__ = ["Lowering", "lower"]
 
 BATCH = 2  # two samples show where the batch axis is
 RULES: dict[str, Any] = rules_by_name(
-    {**shaping.RULES, **arithmetic.RULES, **logic.RULES, **products.RULES, **pooling.RULES}
+    lower_shaping.RULES | lower_arithmetic.RULES | logic.RULES | products.RULES | lower_pooling.RULES
 )
 MODULES: dict[str, Any] = {"projection": lower_projection, "neuron": lower_neuron, "norm": lower_mirror}
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from ptq4snn.discovery.graph import Node
 from ptq4snn.frameworks import Shell
-from ptq4snn.frameworks.support import StatefulShell
-from ptq4snn.lowering.layout import Split, number
-from ptq4snn.lowering.support import complete, first_argument, times
+from ptq4snn.frameworks.foreign import StatefulShell
+from ptq4snn.lowering.numbering import Split, number
+from ptq4snn.lowering.operands import complete, first_argument, times
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked
 from ptq4snn.network.index import Index, compact
-from ptq4snn.network.layout import Layout
 from ptq4snn.network.program import Neuron
+from ptq4snn.network.state_layout import Layout
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import same, same_samples
-from ptq4snn.lowering.layout import number, unique_rows
-from ptq4snn.lowering.support import complete, joined_kind
+from ptq4snn.lowering.numbering import number, unique_rows
+from ptq4snn.lowering.operands import complete, joined_kind
 from ptq4snn.lowering.tracked import Fact, Refused, Tracked, worth
 from ptq4snn.network.program import MatMul
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import same
-from ptq4snn.lowering.layout import Split, number, unique_rows
-from ptq4snn.lowering.support import complete, first_argument, times, tracked
+from ptq4snn.lowering.numbering import Split, number, unique_rows
+from ptq4snn.lowering.operands import complete, first_argument, times, tracked
 from ptq4snn.lowering.tracked import INPUT, Fact, Refused, Tracked
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.network.index import Window

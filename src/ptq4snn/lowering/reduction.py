@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ptq4snn.lowering.layout import Split, in_own_order, number, unique_rows
+from ptq4snn.lowering.numbering import Split, in_own_order, number, unique_rows
 from ptq4snn.lowering.tracked import ZERO, Refused, Tracked
 from ptq4snn.network.index import Index, Window, compact, window_taps
 from ptq4snn.network.program import Gather, Pool

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from torch import nn
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.hints import nearest
 from ptq4snn.models.entry import Entry, Official
 from ptq4snn.models.published import PUBLISHED
 from ptq4snn.models.trained import TRAINED
@@ -28,9 +28,9 @@ def find(name: str) -> tuple[str, Entry]:
     found = names.get(folded(name))
     if found is not None:
         return found, MODELS[found]
-    near = difflib.get_close_matches(folded(name), names, 1)
-    hint = f"did you mean {names[near[0]]!r}?" if near else "`ptq4snn models` lists the built-in ones"
-    raise PTQ4SNNError(f"there is no model {name!r} ({hint}); name your own as package.module:factory")
+    near = nearest(folded(name), names)
+    about = "`ptq4snn models` lists the built-in ones" if near is None else f"did you mean {names[near]!r}?"
+    raise PTQ4SNNError(f"there is no model {name!r} ({about}); name your own as package.module:factory")
 
 
 def load_default(T: int = 4) -> nn.Module:

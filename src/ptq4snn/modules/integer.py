@@ -16,10 +16,10 @@ from torch import Tensor
 from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.frameworks.core import NeuronCore
 from ptq4snn.modules.carrier import Clock, counted, plain, round_through, tracked
-from ptq4snn.modules.projection import EXACT_FLOAT32
 from ptq4snn.network.plan import NeuronPlan
-from ptq4snn.numerics.fixed_point import bit_reverse4
+from ptq4snn.numerics.dither import PHASES, first_phase, later_phase
 from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.limits import EXACT_FLOAT32
 
 __all__ = ["IntegerCore"]
 
@@ -133,9 +133,9 @@ class IntegerCore(NeuronCore):
         shape = tuple(h.shape[1:])
         if shape not in self.phases:
             p = torch.arange(h[0].numel(), dtype=torch.int64, device=h.device)
-            self.phases[shape] = ((40503 * p + 2048) % 65536).reshape(shape)
-        phase = (self.phases[shape] + (bit_reverse4(t) << 12)) % 65536
-        d = (phase.to(h.dtype) / (65536 * by)).floor()
+            self.phases[shape] = first_phase(p).reshape(shape)
+        phase = later_phase(self.phases[shape], t)
+        d = (phase.to(h.dtype) / (PHASES * by)).floor()
         y = (h + d) * by
         return y + (y.floor() - y).detach()
 

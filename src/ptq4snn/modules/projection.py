@@ -14,11 +14,9 @@ from ptq4snn.modules.carrier import Clock, StreamTensor, counted, plain, round_t
 from ptq4snn.network.plan import InputPlan, ProjectionPlan
 from ptq4snn.numerics.device import refuse_autocast
 from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.limits import EXACT_FLOAT32, ZERO_FRACTION_BITS
 
-__all__ = ["EXACT_FLOAT32", "InputQuantizer", "QuantProjection"]
-
-EXACT_FLOAT32 = 2**24
-ZERO_BITS = 16
+__all__ = ["InputQuantizer", "QuantProjection"]
 
 
 def along(values: Tensor, axis: int) -> Tensor:
@@ -35,7 +33,7 @@ class InputQuantizer(nn.Module):
     def __init__(self, plan: InputPlan, axis: int) -> None:
         super().__init__()
         scales = torch.tensor(plan.scales, dtype=torch.float64)
-        zeros = torch.tensor(plan.zeros, dtype=torch.float64) / 2**ZERO_BITS
+        zeros = torch.tensor(plan.zeros, dtype=torch.float64) / 2**ZERO_FRACTION_BITS
         self.register_buffer("inverse", along(1 / scales, axis), persistent=False)
         self.register_buffer("zero", along(zeros, axis), persistent=False)
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.bundle.format import IntegerArray, write_bundle
-from ptq4snn.bundle.identity import BUNDLE, REPORT, check_report
 from ptq4snn.bundle.plan_arrays import detach
+from ptq4snn.bundle.report_check import BUNDLE, REPORT, check_report
 from ptq4snn.discovery.exclusion import is_inside
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection

@@ -9,18 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Fraction2",
-    "bit_reverse4",
-    "dither_offset",
-    "dyadic_leak",
-    "multiplier",
-    "rshift_dither",
-    "rshift_even",
-]
+from ptq4snn.numerics.limits import MULTIPLIER_BITS
+
+__all__ = ["Fraction2", "dyadic_leak", "multiplier", "rshift_even"]
 
 LEAK_BITS = 15
-MULTIPLIER_BITS = 15
 
 
 class Fraction2(NamedTuple):
@@ -43,24 +36,6 @@ def rshift_even(a: Tensor, n: Tensor | int) -> Tensor:
     half = torch.where(n > 0, one << (n - 1).clamp_min(0), one)
     up = (rest > half) | ((rest == half) & (floor % 2 != 0))
     return torch.where(n > 0, floor + up.to(a.dtype), a)
-
-
-def bit_reverse4(t: int) -> int:
-    """Reversal of the four low bits of t."""
-    t %= 16
-    return ((t & 1) << 3) | ((t & 2) << 1) | ((t & 4) >> 1) | ((t & 8) >> 3)
-
-
-def dither_offset(p: Tensor, t: int, n: Tensor | int) -> Tensor:
-    """d = ((40503 p + (bitrev4(t mod 16) << 12) + 2048) mod 2^16) >> (16 - n), n <= 16; p int64."""
-    n = torch.as_tensor(n, dtype=torch.int64, device=p.device)
-    return ((40503 * p + (bit_reverse4(t) << 12) + 2048) % 65536) >> (16 - n)
-
-
-def rshift_dither(a: Tensor, n: Tensor | int, p: Tensor, t: int) -> Tensor:
-    """(a + d) >> n with an offset that changes with the position p and the time t; n = 0 is the identity."""
-    n = torch.as_tensor(n, dtype=torch.int64)
-    return (a + dither_offset(p, t, n)) >> n
 
 
 def dyadic_leak(leak: float) -> Fraction2:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ptq4snn.observation.statistics import bin_edges
+from ptq4snn.observation.channel_statistics import bin_edges
 from ptq4snn.schema.figures import Bins
 
 __all__ = ["bins_of", "quantiles", "rebin", "share_outside"]

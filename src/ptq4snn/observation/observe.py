@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.walk import channel_axis
-from ptq4snn.network.layout import Layout
-from ptq4snn.observation.inputs import InputStatistics
-from ptq4snn.observation.statistics import BINS, ChannelStatistics, bin_index
+from ptq4snn.network.state_layout import Layout
+from ptq4snn.observation.channel_statistics import BINS, ChannelStatistics, bin_index
+from ptq4snn.observation.input_statistics import InputStatistics
 
 __all__ = ["Observation", "observe"]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.frameworks.core import NeuronCore
 from ptq4snn.modules.readout import same_draws
-from ptq4snn.network.layout import Layout
+from ptq4snn.network.state_layout import Layout
 
 __all__ = ["SAMPLES", "Trace", "Tracer", "record_traces"]
 

@@ -12,9 +12,9 @@ from ptq4snn.extras import needed_by
 from ptq4snn.files import write_whole
 from ptq4snn.report import headline
 from ptq4snn.report.figures.segmentation import KINDS
+from ptq4snn.report.finished_run import Run, completed
 from ptq4snn.report.payload import Payload
-from ptq4snn.report.recipe import as_python, as_toml
-from ptq4snn.report.run import Run, completed
+from ptq4snn.report.recipe_text import as_python, as_toml
 from ptq4snn.report.sections import of_added, of_run
 from ptq4snn.report.theme import BITS, DARK, LIGHT
 from ptq4snn.report.units import percent

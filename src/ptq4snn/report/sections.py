@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ptq4snn.report import tables as tell
+from ptq4snn.report import tables as page_tables
 from ptq4snn.report.digest import widths
 from ptq4snn.report.figures import FIGURES, allocation, distributions, figure_panels
+from ptq4snn.report.finished_run import Run, whole
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
-from ptq4snn.report.run import Run, whole
 from ptq4snn.schema.figures import SegmentationRow
 from ptq4snn.schema.report import Report
 
@@ -34,8 +34,8 @@ class Section:
     title: str
     lead: str = ""
     groups: list[list[Slot]] = field(default_factory=list)  # of charts side by side
-    tables: list[tell.Table] = field(default_factory=list)
-    folded: list[tell.Table] = field(default_factory=list)  # shown on demand
+    tables: list[page_tables.Table] = field(default_factory=list)
+    folded: list[page_tables.Table] = field(default_factory=list)  # shown on demand
     note: str = ""
     pictures: Sequence[SegmentationRow] = ()  # of a segmentation
     choice: str = ""  # what a select of all charts chooses
@@ -77,7 +77,7 @@ def figure(name: str, report: Report, payload: Payload, *more: str) -> Section:
 
 def accuracy(report: Report) -> Section:
     note = "" if report["evaluations"] else "No labelled data yet: ptq4snn evaluate adds a line here."
-    return Section("accuracy", "Accuracy", "Accuracy", tables=[tell.accuracy(report)], note=note)
+    return Section("accuracy", "Accuracy", "Accuracy", tables=[page_tables.accuracy(report)], note=note)
 
 
 def layers(report: Report) -> Section:
@@ -86,8 +86,8 @@ def layers(report: Report) -> Section:
         "Layers",
         "Layer by layer",
         "Every neuron in the order of execution; numbers (#) are those of the charts below.",
-        tables=[tell.layers(report["neurons"])],
-        folded=[tell.projections(report["projections"])],
+        tables=[page_tables.layers(report["neurons"])],
+        folded=[page_tables.projections(report["projections"])],
     )
 
 
@@ -163,5 +163,5 @@ def of_one(run: Run, name: str, payload: Payload) -> Section:
         if data is not None:
             section.groups.append(slots(figure_panels(one, data), payload))
     if "runs" in run.data and run.data["rows"]:
-        section.tables.append(tell.methods(run.comparison))
+        section.tables.append(page_tables.methods(run.comparison))
     return section

@@ -25,12 +25,12 @@ from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.rounding.boundary import Boundary
 from ptq4snn.rounding.network import Enough
 from ptq4snn.rounding.recording import Bits, Countdown, Recording, Trace
-from ptq4snn.rounding.void import Void, void
+from ptq4snn.rounding.void import ShapeOnly, shape_only
 
-__all__ = ["Alone", "Heard"]
+__all__ = ["Alone", "Currents"]
 
 
-class Heard:
+class Currents:
     """Currents at the places where a unit's error shows. Of neurons step by step, and whether a sequence
     begins there; of projections call by call."""
 
@@ -38,9 +38,9 @@ class Heard:
         self.neurons: dict[str, list[tuple[Tensor, bool]]] = {}
         self.outputs: dict[str, list[Tensor]] = {}
 
-    def has_voids(self) -> bool:
-        currents = [x for steps in self.neurons.values() for x, _ in steps]
-        return any(type(x) is Void for x in (*currents, *(y for c in self.outputs.values() for y in c)))
+    def without_values(self) -> bool:
+        inputs = [x for steps in self.neurons.values() for x, _ in steps]
+        return any(type(x) is ShapeOnly for x in (*inputs, *(y for c in self.outputs.values() for y in c)))
 
 
 class PlayedCore(NeuronCore):
@@ -52,13 +52,13 @@ class PlayedCore(NeuronCore):
         self.played: Iterator[Bits] | None = None
 
     def step(self, x: Tensor, v: Tensor | None, t: int) -> tuple[Tensor, Tensor, Tensor]:
-        self.unit.hear(self.name, x, v is None)
+        self.unit.add_input(self.name, x, v is None)
         nothing = self.unit.nothing(x.shape)
         spikes = next(self.played).unpack(self.unit.like) if self.played is not None else nothing
         return spikes, nothing, nothing
 
     def run(self, x: Tensor, v: Tensor | None, t: int = 0) -> tuple[Tensor, Tensor | None]:
-        if self.played is None and type(x) is Void:
+        if self.played is None and type(x) is ShapeOnly:
             return self.unit.nothing(x.shape), None
         return super().run(x, v, t)
 
@@ -95,7 +95,7 @@ class Alone:
         self.folded, self.boundary, self.traced = folded, boundary, traced
         self.like = folded.weight(boundary.unit[0])
         self.real = False  # zeros instead of voids
-        self.heard, self.left = Heard(), Countdown(boundary, traced)
+        self.currents, self.left = Currents(), Countdown(boundary, traced)
         self.given: dict[str, Iterator[Any]] = {}
         self.cores: dict[str, PlayedCore] = {}
         modules = {n: folded.model.get_submodule(n) for n in folded.discovery.neurons}
@@ -129,21 +129,21 @@ class Alone:
 
     def nothing(self, shape: torch.Size) -> Tensor:
         """What is not read by the unit."""
-        return self.like.new_zeros(shape) if self.real else void(shape, self.like.dtype)
+        return self.like.new_zeros(shape) if self.real else shape_only(shape, self.like.dtype)
 
-    def run(self, x: PackedBatch, weights: Mapping[str, Tensor], recorded: Recording) -> Heard:
+    def run(self, x: PackedBatch, weights: Mapping[str, Tensor], recorded: Recording) -> Currents:
         """One forward pass from fresh states, until the unit's last output."""
         if not self.real:
             with suppress(Exception):  # whatever the model's code does with a tensor that has no values
-                data = x.unpack() if self.boundary.data else void(x.content.shape, x.dtype)
-                heard = self._run(data, weights, recorded)
-                if not heard.has_voids():
-                    return heard
+                data = x.unpack() if self.boundary.data else shape_only(x.content.shape, x.dtype)
+                currents = self._run(data, weights, recorded)
+                if not currents.without_values():
+                    return currents
             self.real = True
         return self._run(x.unpack(), weights, recorded)
 
-    def _run(self, x: Tensor, weights: Mapping[str, Tensor], recorded: Recording) -> Heard:
-        self.heard, self.left = Heard(), Countdown(self.boundary, self.traced)
+    def _run(self, x: Tensor, weights: Mapping[str, Tensor], recorded: Recording) -> Currents:
+        self.currents, self.left = Currents(), Countdown(self.boundary, self.traced)
         self.given = {n: iter(shapes) for n, shapes in self.traced.shapes.items()}
         self.given |= {n: iter(outputs) for n, outputs in recorded.currents.items()}
         for name, core in self.cores.items():
@@ -151,16 +151,16 @@ class Alone:
         self.reset()
         with same_draws(), safe_gradients(), suppress(Enough):
             functional_call(self.folded.model, {f"{n}.weight": w for n, w in weights.items()}, (x,))
-        return self.heard
+        return self.currents
 
-    def hear(self, neuron: str, x: Tensor, begins: bool) -> None:
+    def add_input(self, neuron: str, x: Tensor, begins: bool) -> None:
         if neuron in self.left.left:
-            self.heard.neurons.setdefault(neuron, []).append((x, begins))
+            self.currents.neurons.setdefault(neuron, []).append((x, begins))
             self.left.tick(neuron)
 
     def _note(self, name: str) -> Any:
         def hook(_m: nn.Module, _args: Any, out: Tensor) -> None:
-            self.heard.outputs.setdefault(name, []).append(out)
+            self.currents.outputs.setdefault(name, []).append(out)
             self.left.tick(name)
 
         return hook

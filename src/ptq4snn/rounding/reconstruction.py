@@ -19,8 +19,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ptq4snn.calibration.calibration_set import micro_batches
 from ptq4snn.calibration.packed import PackedBatch, pack
-from ptq4snn.calibration.samples import micro_batches
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.rounding.alone import Alone
@@ -95,9 +95,9 @@ class Unit:
         if i in self._targets:
             return self._targets[i]
         with torch.no_grad():
-            heard = self.alone.run(self.batches.packed[i], self.weights, self.float[i])
-            potentials = {n: self._potential(n, steps) for n, steps in heard.neurons.items()}
-        found = Target(potentials, heard.outputs)
+            reached = self.alone.run(self.batches.packed[i], self.weights, self.float[i])
+            potentials = {n: self._potential(n, steps) for n, steps in reached.neurons.items()}
+        found = Target(potentials, reached.outputs)
         if found.nbytes <= self._room:
             self._targets[i] = found
             self._room -= found.nbytes
@@ -117,14 +117,14 @@ class Unit:
     def loss(self, i: int, weights: Mapping[str, Tensor]) -> Tensor:
         """Error of the unit with these weights on one batch."""
         target = self.target(i)
-        heard = self.alone.run(self.batches.packed[i], weights, self.quantized[i])
+        reached = self.alone.run(self.batches.packed[i], weights, self.quantized[i])
         losses = []
-        for name, steps in heard.neurons.items():
+        for name, steps in reached.neurons.items():
             currents = [x for x, _ in steps]
             channels = self.network.folded.discovery.neurons[name].layout.channels
             factor = channels / sum(x.numel() for x in currents)
             losses.append(potential_error(target.potentials[name], currents, factor))
-        for name, calls in heard.outputs.items():
+        for name, calls in reached.outputs.items():
             channels = self.weights[name].shape[0]
             squares = [(y - x).square().sum() for y, x in zip(calls, target.outputs[name], strict=True)]
             losses.append(torch.stack(squares).sum() * (channels / sum(y.numel() for y in calls)))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.discovery.blocks import find_blocks
-from ptq4snn.discovery.identity import graph_digest
+from ptq4snn.discovery.model_digest import graph_digest
 from ptq4snn.hashing import Hash, code_digest, digest
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding import gptq

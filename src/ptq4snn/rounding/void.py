@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Void", "void"]
+__all__ = ["ShapeOnly", "shape_only"]
 
 
-class Void(Tensor):
-    """Lives on the meta device, and makes void whatever it is mixed with."""
+class ShapeOnly(Tensor):
+    """Lives on the meta device, and so does whatever is computed of it."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -25,8 +25,8 @@ class Void(Tensor):
             return _each(_wrap, func(*args, **(kwargs or {})))
 
 
-def void(shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    return torch.empty(shape, dtype=dtype, device="meta").as_subclass(Void)
+def shape_only(shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta").as_subclass(ShapeOnly)
 
 
 def _each(change: Callable[[Tensor], Tensor], x: Any) -> Any:
@@ -40,8 +40,8 @@ def _each(change: Callable[[Tensor], Tensor], x: Any) -> Any:
 
 def _shadow(x: Tensor) -> Tensor:
     """A tensor's shape and type."""
-    return x.as_subclass(Tensor) if type(x) is Void else x.detach().to("meta")
+    return x.as_subclass(Tensor) if type(x) is ShapeOnly else x.detach().to("meta")
 
 
 def _wrap(x: Tensor) -> Tensor:
-    return x.as_subclass(Void) if x.is_meta else x
+    return x.as_subclass(ShapeOnly) if x.is_meta else x

@@ -13,17 +13,15 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.network.layout import Layout
 from ptq4snn.network.plan import OutputPlan, Plan
 from ptq4snn.network.program import Neuron, Output, Pool, Program, Project, Quantize, TimeSum
+from ptq4snn.network.state_layout import Layout
+from ptq4snn.numerics.limits import EXACT_FLOAT32, WIDE_STATE
 from ptq4snn.runtime.parameters import InputGrid, Model
 from ptq4snn.runtime.require import need
-from ptq4snn.runtime.units import check_units
+from ptq4snn.runtime.unit_check import check_units
 
 __all__ = ["check_agreement"]
-
-EXACT_FLOAT32 = 2**24
-WIDE_STATE = 32
 
 
 def check_agreement(plan: Plan, model: Model) -> None:

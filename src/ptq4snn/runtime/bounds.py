@@ -10,6 +10,8 @@ import numpy as np
 
 from ptq4snn.errors import BundleError
 from ptq4snn.network import program as ops
+from ptq4snn.numerics.dither import PHASES
+from ptq4snn.numerics.limits import INT32, WIDE_STATE, ZERO_FRACTION_BITS
 from ptq4snn.runtime.parameters import (
     Bounds,
     Integers,
@@ -19,14 +21,10 @@ from ptq4snn.runtime.parameters import (
     Reals,
     Rescale,
 )
-from ptq4snn.runtime.ranges import INT32, Range, align, fits, for_steps, number, product_fits
+from ptq4snn.runtime.ranges import Range, align, fits, for_steps, number, product_fits
 from ptq4snn.runtime.state import MAX_SESSION, MAX_STEPS
 
 __all__ = ["prove"]
-
-ZERO_BITS = 16
-WIDE_STATE = 32
-DITHER = 2**16
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ def _bias(n: ProjectionNumbers, op: ops.Project, signed: tuple[Reals, Reals]) ->
     zeros = np.broadcast_to(n.input.zeros.astype(np.float64), (n.weight.shape[1] * op.groups,))
     inside = _weighted(signed, np.minimum(zeros, 0), np.maximum(zeros, 0))
     r = fits(Range(*inside, wide=True).times(2.0**n.shift), op.name, "its zero point")
-    r = replace(r.times(-(2.0**-ZERO_BITS)), wide=False)
+    r = replace(r.times(-(2.0**-ZERO_FRACTION_BITS)), wide=False)
     r = fits(r.plus(bias - 1, bias + 1), op.name, "its bias with the zero point")
     return np.minimum(np.floor(r.lo), bias), np.maximum(np.ceil(r.hi), bias)
 
@@ -180,7 +178,7 @@ def _settled(n: NeuronNumbers, a: Range, name: str) -> Range:
     """A' and its product with the settle factor."""
     settled = fits(_after_reset(a, n), name, "its potential after the reset")
     if n.rounding == "dither":
-        fits(settled.plus(0, DITHER), name, "its dithered potential")
+        fits(settled.plus(0, PHASES), name, "its dithered potential")
     product_fits(settled, n.settle_m, name, "its settled state")
     return settled
 

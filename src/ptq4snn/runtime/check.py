@@ -9,6 +9,7 @@ from typing import Any
 from ptq4snn.errors import BundleError
 from ptq4snn.network.index import Window
 from ptq4snn.network.program import Input, Neuron, Operation, Output, Program, Project
+from ptq4snn.runtime.operation_check import RULES, Numbers, Place
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.require import (
     MAX_ELEMENTS,
@@ -21,7 +22,6 @@ from ptq4snn.runtime.require import (
     whole,
     wholes,
 )
-from ptq4snn.runtime.rules import RULES, Numbers, Place
 from ptq4snn.runtime.state import MAX_STEPS
 
 __all__ = ["check"]

@@ -24,10 +24,10 @@ from ptq4snn.runtime.agreement import check_agreement
 from ptq4snn.runtime.bounds import prove
 from ptq4snn.runtime.check import check
 from ptq4snn.runtime.numbers import mirror_numbers, neuron_numbers, projection_numbers
+from ptq4snn.runtime.operation_check import Numbers
 from ptq4snn.runtime.parameters import Mirror, Model, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.plan_check import check_names, check_neuron, check_plan, check_projection
 from ptq4snn.runtime.require import Refused, need, wholes
-from ptq4snn.runtime.rules import Numbers
 
 __all__ = [
     "Contents",
@@ -73,7 +73,7 @@ class Contents:
     integers: dict[str, Stored]  # of projections
     floats: dict[str, NDArray[Any]]  # other parameters and buffers
     not_lowered: str
-    source: str | None  # hash of the float weights it was made from (ptq4snn.discovery.identity)
+    source: str | None  # hash of the float weights it was made from (ptq4snn.discovery.model_digest)
     model: Model | None
 
 

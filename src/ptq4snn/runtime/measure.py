@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ptq4snn.network.index import window_taps
 from ptq4snn.network.program import MatMul, Neuron, Operation, Program, Project, Quantize
+from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.state import State
@@ -77,7 +78,7 @@ def random_input(model: Model, batch: int, seed: int = 0) -> NDArray[np.float32]
 def _input_range(model: Model) -> tuple[float, float]:
     for op in model.program.operations:
         if isinstance(op, Quantize) and (grid := model.projections[op.name].input) is not None:
-            zeros = grid.zeros / 2**16
+            zeros = grid.zeros / 2**ZERO_FRACTION_BITS
             return float(np.min(-zeros * grid.scales)), float(np.max((255 - zeros) * grid.scales))
     return 0.0, 1.0
 
@@ -166,11 +167,11 @@ def counted(model: Model, s: Statistics) -> Statistics:
     times the density, which is exact but for the borders of an image."""
     operations = {(op.name, op.kind): op for op in model.program.operations}
     out = []
-    for told in s.operations:
-        op = operations.get((told.name, told.kind))
-        if op is not None and not told.macs:
+    for one in s.operations:
+        op = operations.get((one.name, one.kind))
+        if op is not None and not one.macs:
             steps = s.steps if model.program.values[op.output].time else 1
             macs = multiply_adds(model, op) * s.samples * steps
-            told = replace(told, macs=macs, synops=told.synops or int(macs * (told.density or 0.0)))
-        out.append(told)
+            one = replace(one, macs=macs, synops=one.synops or int(macs * (one.density or 0.0)))
+        out.append(one)
     return replace(s, operations=tuple(out))

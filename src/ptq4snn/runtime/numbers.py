@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ptq4snn.errors import BundleError
 from ptq4snn.network.plan import InputPlan, MirrorPlan, NeuronPlan, ProjectionPlan, RescalePlan
+from ptq4snn.numerics.limits import INT32, INT64_SHIFT
 from ptq4snn.runtime.parameters import (
     InputGrid,
     Integers,
@@ -18,21 +19,19 @@ from ptq4snn.runtime.parameters import (
     Reals,
     Rescale,
 )
+from ptq4snn.runtime.require import MAX_RANK
 
-__all__ = ["MAX_SHIFT", "STATE_BITS", "mirror_numbers", "neuron_numbers", "projection_numbers"]
+__all__ = ["RESETS", "STATE_BITS", "mirror_numbers", "neuron_numbers", "projection_numbers"]
 
 WEIGHT_BITS = range(2, 9)
 STATE_BITS = (*range(2, 9), 16, 32)
 RESCALE_BITS = range(2, 17)
 ROLES = ("pair", "stream", "chain", "output")
 RESETS = ("hard", "soft", "none")
-ROUNDINGS = ("even", "dither")
-MAX_SHIFT = 62  # of a right shift in int64
+STATE_ROUNDINGS = ("even", "dither")
 MAX_LEFT = 16  # F
-MAX_MULTIPLIER = 2**31 - 1
-INT32 = 2**31
+MAX_MULTIPLIER = INT32 - 1
 LEAST_SCALE = 2.0**-64  # of the input: its inverse is finite
-MAX_RANK = 8
 MAX_REAL = 2.0**64  # times whole numbers below 2^53 it fits float32
 
 
@@ -65,7 +64,7 @@ def _grid(p: InputPlan, what: str) -> InputGrid:
 def _rescale(p: RescalePlan, what: str) -> Rescale:
     return Rescale(
         _vector(p.multipliers, 0, MAX_MULTIPLIER, f"{what}: a rescale multiplier"),
-        _vector(p.shifts, 0, MAX_SHIFT, f"{what}: a rescale shift"),
+        _vector(p.shifts, 0, INT64_SHIFT, f"{what}: a rescale shift"),
         _whole(p.bits, RESCALE_BITS.start, RESCALE_BITS.stop - 1, f"{what}: rescale bits"),
         _reals(p.scales, f"{what}: a rescale scale"),
     )
@@ -100,7 +99,7 @@ def neuron_numbers(n: NeuronPlan) -> NeuronNumbers:
         settle_m=settle_m,
         settle_n=settle_n,
         reset=_word(n.reset, RESETS, f"{what}: reset"),
-        rounding=_word(n.rounding, ROUNDINGS, f"{what}: rounding"),
+        rounding=_word(n.rounding, STATE_ROUNDINGS, f"{what}: rounding"),
         unit=_reals(n.unit, f"{what}: unit"),
         v_rest=float(_reals((n.v_rest,), f"{what}: v_rest")[0]),
         shape=tuple(shape.tolist()),
@@ -112,7 +111,7 @@ def _fractions(pairs: Any, what: str) -> tuple[Integers, Integers]:
     if not all(isinstance(p, (tuple, list)) and len(p) == 2 for p in pairs):
         raise BundleError(f"{what} is not made of pairs; make the bundle again")
     m = _vector([p[0] for p in pairs], 0, MAX_MULTIPLIER, f"{what}, a multiplier")
-    return m, _vector([p[1] for p in pairs], 0, MAX_SHIFT, f"{what}, a shift")
+    return m, _vector([p[1] for p in pairs], 0, INT64_SHIFT, f"{what}, a shift")
 
 
 def mirror_numbers(name: str, m: MirrorPlan) -> Mirror:

@@ -7,17 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ptq4snn.network.program import Neuron
+from ptq4snn.numerics.dither import PHASES, dither_offset, first_phase, later_phase
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier
 from ptq4snn.runtime.parameters import Integers, Model, NeuronNumbers
 
 __all__ = ["neuron_kernel"]
-
-PHASE = 2**16
-
-
-def bit_reverse4(t: int) -> int:
-    """Reversal of the four low bits of t."""
-    return int(f"{t % 16:04b}"[::-1], 2)
 
 
 class _Membrane:
@@ -36,7 +30,7 @@ class _Membrane:
         self.rounds = bool((n.charge_m % (1 << n.charge_n)).any())  # else every product is whole
         self.theta, self.rho, self.low, self.high = map(self._spread, (n.theta, n.rho, n.low, n.high))
         element = np.arange(value.positions * value.channels) if op.element is None else op.element.array()
-        self.phase = ((40503 * element + 2048) % PHASE).reshape(self.shape)
+        self.phase = first_phase(element).reshape(self.shape)
 
     def _spread(self, values: Array | Integers) -> Array:
         return (values if self.channel is None else values[self.channel]).astype(self.dtype)
@@ -60,16 +54,15 @@ class _Membrane:
         return clipped
 
     def _dither(self, t: int) -> Array:
-        """d = phase(t) >> (16 - n), n <= 16."""
-        phase = (self.phase + (bit_reverse4(t) << 12)) % PHASE
+        """The offset of every element at step t."""
         n = self.n.settle_n if self.channel is None else self.n.settle_n[self.channel]
-        return (phase >> (16 - n)).astype(self.dtype)
+        return dither_offset(later_phase(self.phase, t), n).astype(self.dtype)
 
 
 def _largest(n: NeuronNumbers, potential: int) -> int:
     """Of everything that a step computes."""
     state = int(max(np.abs(n.low).max(), np.abs(n.high).max()))
-    settle = (potential + PHASE) * max(1, int(n.settle_m.max()))
+    settle = (potential + PHASES) * max(1, int(n.settle_m.max()))
     charge = state * max(1, int(n.charge_m.max()))
     return max(settle, charge, int(np.abs(n.theta).max()), int(np.abs(n.rho).max()))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptq4snn.network import program as ops
 from ptq4snn.network.index import window_taps
+from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 from ptq4snn.runtime.numpy_neuron import neuron_kernel
 from ptq4snn.runtime.numpy_project import project_kernel, tapped
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier
@@ -36,7 +37,7 @@ def _carrier(model: Model, op: ops.Operation) -> Any:
 def _quantize(model: Model, op: ops.Quantize) -> Kernel:
     grid, value = model.projections[op.name].input, model.program.values[op.output]
     assert grid is not None
-    index, inverse, zero = op.index.array(), 1 / grid.scales, grid.zeros / 2**16
+    index, inverse, zero = op.index.array(), 1 / grid.scales, grid.zeros / 2**ZERO_FRACTION_BITS
 
     def kernel(run: Run, _: Sequence[Array]) -> Array:
         x = run.samples[..., index].astype(np.float64)

@@ -9,12 +9,12 @@ import numpy as np
 
 from ptq4snn.network.index import window_taps
 from ptq4snn.network.program import Project
+from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier
 from ptq4snn.runtime.parameters import Integers, Model, ProjectionNumbers
 
 __all__ = ["border_map", "project_kernel", "tapped"]
 
-ZERO_BITS = 16
 BLOCK = 2**19  # elements of a table of taps: it should stay in the cache
 
 
@@ -51,7 +51,7 @@ def border_map(n: ProjectionNumbers, op: Project, positions: int) -> Integers:
     by_tap = (w * zeros).sum(2).reshape(cout, -1) << n.shift  # [Cout, K]
     present = (_taps(op, positions) >= 0).astype(np.float64)  # [P_out, K]
     inside_image = (present @ by_tap.T.astype(np.float64)).astype(np.int64)  # exact: proven below 2^53
-    return rshift_even((n.bias << ZERO_BITS) - inside_image, ZERO_BITS)
+    return rshift_even((n.bias << ZERO_FRACTION_BITS) - inside_image, ZERO_FRACTION_BITS)
 
 
 def project_kernel(model: Model, op: Project) -> Kernel:

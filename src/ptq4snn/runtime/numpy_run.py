@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.numerics.limits import EXACT_FLOAT32
+
 __all__ = ["Array", "Kernel", "Run", "carrier"]
 
-EXACT_FLOAT32 = 2**24
 
 Array: TypeAlias = NDArray[Any]  # [T, B, positions, channels], T = 1 where a value has no time
 

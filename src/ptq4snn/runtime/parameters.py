@@ -112,7 +112,7 @@ class Model:
     bounds: Bounds
 
     @cached_property
-    def mark(self) -> str:
+    def hash(self) -> str:
         """SHA-256 of the program and of all its numbers: what a saved state belongs to."""
         digest = hashlib.sha256(json.dumps(self.program.to_dict(), sort_keys=True).encode())
         for kind in (self.projections, self.neurons, self.mirrors):
@@ -129,7 +129,7 @@ class Model:
             for name, p in self.projections.items()
         }
         out = replace(self, projections=projections)
-        out.__dict__["mark"] = self.mark
+        out.__dict__["hash"] = self.hash
         return out
 
 

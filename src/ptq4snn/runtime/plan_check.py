@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ptq4snn.network.plan import InputPlan, MirrorPlan, NeuronPlan, Plan, ProjectionPlan, RescalePlan
-from ptq4snn.runtime.numbers import MAX_SHIFT
+from ptq4snn.numerics.limits import INT64_SHIFT
 from ptq4snn.runtime.parameters import NeuronNumbers, ProjectionNumbers, Reals
 from ptq4snn.runtime.require import MAX_ELEMENTS, MAX_RANK, Refused, need, whole, wholes
 from ptq4snn.runtime.state import MAX_STEPS
@@ -31,7 +31,7 @@ MAX_RECIPE = 10_000  # values
 MAX_BOUND = 2**63
 LEAST = 2.0**-512  # of scales: neither they nor their ratios under- or overflow
 MOST = 2.0**512
-CLOSE = 1e-3
+FIXED_POINT_ERROR = 1e-3  # more than a factor of 15 bits is off
 LEAST_CHARGE = 2.0**-29  # a charge may be rounded up to about it
 COMPARATORS = (">=", ">")
 
@@ -162,19 +162,19 @@ def _ratios(p: NeuronPlan, n: NeuronNumbers, channels: int) -> None:
     scales, unit = _scales(p.scales, channels, "scales"), _scales(p.unit, channels, "unit")
     ratio = scales / unit
     pairs = [wholes(pair, 0, 2**62, "a leak", 2) for pair in p.leak]
-    need(all(len(pair) == 2 and pair[1] <= 2 * MAX_SHIFT for pair in pairs), "a leak is no pair")
+    need(all(len(pair) == 2 and pair[1] <= 2 * INT64_SHIFT for pair in pairs), "a leak is no pair")
     leak = np.array([m * 2.0**-s for m, s in pairs])
     _alike(n.settle_m * 2.0**-n.settle_n, 1 / ratio, "settle is not that of its scales")
     charge = n.charge_m * 2.0**-n.charge_n
     _alike(charge, leak * ratio, "charge is not that of its scales and leak", LEAST_CHARGE)
     for k, r in zip(p.k, ratio.tolist(), strict=True):
         if k is not None:
-            exponent = whole(k, -MAX_SHIFT, MAX_SHIFT, "k") + p.shift
-            need(abs(r * 2.0**-exponent - 1) <= CLOSE, "k is not that of its scales")
+            exponent = whole(k, -INT64_SHIFT, INT64_SHIFT, "k") + p.shift
+            need(abs(r * 2.0**-exponent - 1) <= FIXED_POINT_ERROR, "k is not that of its scales")
 
 
 def _alike(found: Reals, wanted: Reals, problem: str, least: float = 0.0) -> None:
-    need(bool((np.abs(found - wanted) <= CLOSE * np.abs(wanted) + least).all()), problem)
+    need(bool((np.abs(found - wanted) <= FIXED_POINT_ERROR * np.abs(wanted) + least).all()), problem)
 
 
 def _integers(values: Sequence[Any], what: str) -> None:

@@ -21,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import BundleError
+from ptq4snn.numerics.limits import EXACT_FLOAT64, INT32
 from ptq4snn.runtime.parameters import Integers
 from ptq4snn.runtime.state import MAX_STEPS
 
-__all__ = ["EXACT", "INT32", "Range", "align", "fits", "for_steps", "number", "product_fits"]
+__all__ = ["Range", "align", "fits", "for_steps", "number", "product_fits"]
 
-EXACT = 2**53  # below it float64 holds every whole number
-INT32 = 2**31
 MAX_DEGREE = 3
 
 Reals = NDArray[np.float64]
@@ -97,7 +96,7 @@ def fits(r: Range, name: str, what: str) -> Range:
     """Refuse a range that leaves int32 or, where that is allowed, the exact whole numbers of float64."""
     if r.degree > MAX_DEGREE:
         raise BundleError(f"'{name}': {what} is a product of too many sums over time; make the bundle again")
-    limit = EXACT if r.wide else INT32
+    limit = EXACT_FLOAT64 if r.wide else INT32
     if not r.peak() < limit:  # NaN as well
         bits = "53 bits" if r.wide else "32 bits"
         raise BundleError(

@@ -85,7 +85,7 @@ def unpack_rows(rows: Rows, packed: Bytes) -> Integers:
 class State:
     """Where `batch` sequences stand after `steps` steps; keys are the numbers of values."""
 
-    mark: str  # of the model it belongs to
+    model_hash: str  # of the model it belongs to
     batch: int
     steps: int
     rows: dict[int, Bytes] = field(default_factory=dict)  # of a neuron: [B, count, size]
@@ -94,7 +94,7 @@ class State:
     @classmethod
     def new(cls, model: Model, batch: int) -> State:
         """Everything at rest."""
-        state = cls(model.mark, batch, 0)
+        state = cls(model.hash, batch, 0)
         for op in model.program.operations:
             if isinstance(op, Neuron) and not op.once:
                 rows = rows_of(model, op)
@@ -110,7 +110,9 @@ class State:
         """The same in memory of its own, or in that of `into`, a state of the same session."""
         if into is None:
             rows = {v: a.copy() for v, a in self.rows.items()}
-            return State(self.mark, self.batch, self.steps, rows, {v: a.copy() for v, a in self.sums.items()})
+            return State(
+                self.model_hash, self.batch, self.steps, rows, {v: a.copy() for v, a in self.sums.items()}
+            )
         for v, row in self.rows.items():
             np.copyto(into.rows[v], row)
         for v, total in self.sums.items():
@@ -124,7 +126,7 @@ class State:
 
     def check(self, model: Model) -> None:
         """That it belongs to `model` and can go on there."""
-        if self.mark != model.mark:
+        if self.model_hash != model.hash:
             raise BundleError("the state was saved by another model; give the one of this bundle")
         one = State.new(model, 1)  # of one sample: the batch of a stranger's state may be absurd
         fits = self.batch > 0 and 0 <= self.steps <= model.bounds.steps
@@ -144,7 +146,7 @@ class State:
             halves = a.astype("<i8").view("<i4").reshape(*a.shape, 2)
             arrays[f"sums/{v}"] = IntegerArray(halves, 32)
         write_bundle(
-            path, {"state": {"model": self.mark, "batch": self.batch, "steps": self.steps}}, arrays, {}
+            path, {"state": {"model": self.model_hash, "batch": self.batch, "steps": self.steps}}, arrays, {}
         )
 
     @classmethod

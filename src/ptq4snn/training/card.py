@@ -13,8 +13,8 @@ from torch import nn
 from ptq4snn.checkpoint.naming import COUNTER
 from ptq4snn.files import write_whole
 from ptq4snn.schema.scores import Result
-from ptq4snn.training.recipe import TrainingRecipe
-from ptq4snn.training.state import Place
+from ptq4snn.training.resume import Place
+from ptq4snn.training.training_recipe import TrainingRecipe
 
 __all__ = ["card", "headline", "save_weights"]
 

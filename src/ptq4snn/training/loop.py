@@ -24,11 +24,11 @@ from ptq4snn.errors import DataError, RecipeError
 from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.training.augment import augment
-from ptq4snn.training.objective import class_weights, loss
+from ptq4snn.training.losses import class_weights, loss
 from ptq4snn.training.rates import firing_rates, steps_seen
-from ptq4snn.training.recipe import Stage, TrainingRecipe
+from ptq4snn.training.resume import Place, load_place, run_identity, save_place
 from ptq4snn.training.schedule import learning_rate
-from ptq4snn.training.state import Place, load_place, run_identity, save_place
+from ptq4snn.training.training_recipe import Stage, TrainingRecipe
 
 __all__ = ["Trainer", "train"]
 

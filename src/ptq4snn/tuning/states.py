@@ -11,7 +11,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared
 from ptq4snn.tuning.correction import corrected_threshold
-from ptq4snn.tuning.recording import float_traces, quantized_trace
+from ptq4snn.tuning.tuning_traces import float_traces, quantized_trace
 
 __all__ = ["tune_states"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from ptq4snn.allocation import mixed
 from ptq4snn.assemble import Assembly
-from ptq4snn.cost.facts import stages_of
+from ptq4snn.cost.neuron_facts import stages_of
 from ptq4snn.evaluation.figure_sources import allocation_data
 from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe

@@ -20,8 +20,8 @@ from ptq4snn.report.figures import (
     sweep,
     time,
 )
+from ptq4snn.report.finished_run import Run
 from ptq4snn.report.panel import Panel
-from ptq4snn.report.run import Run
 
 __all__ = ["FIGURES", "figure_data", "figure_panels", "find_figure", "missing"]
 

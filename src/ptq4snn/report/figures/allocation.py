@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ptq4snn.cost.facts import stages_of
+from ptq4snn.cost.neuron_facts import stages_of
 from ptq4snn.network.plan import NeuronPlan, Plan
 from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.figures.common import NOTHING, allocated_by, evenly, in_budget

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 from ptq4snn.network import program as ops
+from ptq4snn.numerics.limits import INT32
 from ptq4snn.runtime.native.layout import Format, Kind, NativeOp, NativeValue, format_of
-from ptq4snn.runtime.native.parameters import INT32
 from ptq4snn.runtime.parameters import Model
 
 __all__ = ["FAST_ROWS", "Draft"]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from ptq4snn.files import write_whole
+from ptq4snn.numerics import dither
 from ptq4snn.runtime.native import build, layout
 
 __all__ = ["HEADER_FILE", "header", "main"]
@@ -20,8 +21,9 @@ __all__ = ["HEADER_FILE", "header", "main"]
 HEADER_FILE = build.SOURCES / "layout.h"
 COLUMNS = 120
 TOP = (
-    "What Python and the kernels share. Written by runtime/native/header.py from layout.py and build.py: "
-    "change those, then run `python -m ptq4snn.runtime.native.header`. A test compares this file with them.",
+    "What Python and the kernels share. Written by runtime/native/header.py from layout.py, build.py and "
+    "numerics/dither.py: change those, then run `python -m ptq4snn.runtime.native.header`. "
+    "A test compares this file with them.",
     "A plan is one block of little-endian numbers: a header, tables of int64 (values, arrays, operations), "
     "then the bytes of the arrays. The rows of a table have the fields of its enumeration.",
 )
@@ -98,12 +100,22 @@ def _plan() -> Iterable[str]:
     yield _positions("ArrayField", "a", layout.ARRAY_FIELDS)
     yield _positions("ArrayType", "t", (f"{t.kind}{8 * t.itemsize}" for t in layout.ARRAY_TYPES), "Types")
     yield _positions("OpField", "o", layout.OP_FIELDS)
+    yield _dither()
 
 
 def _call() -> Iterable[str]:
     yield "// One call from outside.\n" + _struct("Request", layout.REQUEST)
     counters = [(name, "int64_t", "") for name in layout.COUNTERS]
     yield "// What an operation did in a call, for statistics.\n" + _struct("Counters", counters)
+
+
+def _dither() -> str:
+    """The numbers of numerics/dither.py; csrc/dither.h computes with them."""
+    return (
+        f"// Dither: phases are of {dither.PHASE_BITS} bits, which is also the largest shift.\n"
+        f"constexpr int kPhaseBits = {dither.PHASE_BITS}, kCycleBits = {dither.CYCLE_BITS};\n"
+        f"constexpr uint32_t kPhaseStride = {dither.STRIDE}, kPhaseHalf = {dither.HALF};"
+    )
 
 
 def _hot() -> Iterable[str]:

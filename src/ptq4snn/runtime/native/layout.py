@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.runtime.numbers import RESETS
+
 __all__ = [
     "ALIGNMENT", "ARRAY_FIELDS", "ARRAY_TYPES", "COUNTERS", "HEADER", "HOT_WIDTHS", "MAGIC", "OP_FIELDS",
     "PATHS", "REQUEST", "RESETS", "VALUE_FIELDS", "WIDTHS", "Format", "How", "Kind", "NativeOp",
@@ -25,7 +27,6 @@ MAGIC = int.from_bytes(b"PTQPLAN1", "little")
 ALIGNMENT = 64  # bytes, of arrays and of values
 WIDTHS = (32, 16, 8, 7, 6, 5, 4, 3, 2)  # bits of the fields of a packed state, widest first
 HOT_WIDTHS = (32, 16, 8, 4, 3, 2)  # those that the hot kernels read and write themselves
-RESETS = ("hard", "soft", "none")
 PATHS = ("auto", "event", "dense")  # of a projection; auto: by the density of its input
 
 

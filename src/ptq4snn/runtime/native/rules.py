@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ptq4snn.network import program as ops
 from ptq4snn.network.index import window_taps
+from ptq4snn.numerics.limits import INT32, ZERO_FRACTION_BITS
 from ptq4snn.runtime.native.draft import FAST_ROWS, Draft
 from ptq4snn.runtime.native.layout import Format, How, Kind, NativeOp
-from ptq4snn.runtime.native.parameters import (
-    INT32,
+from ptq4snn.runtime.native.op_fields import (
     is_fast,
     neuron_fields,
     plain_bias,
@@ -36,7 +36,8 @@ def _quantize(draft: Draft, op: ops.Quantize) -> None:
     grid = draft.model.projections[op.name].input
     assert grid is not None
     index = op.index.array().astype(np.int32)
-    draft.add(_plain(Kind.QUANTIZE, op, index=index, inverse=1 / grid.scales, zeros=grid.zeros / 2**16))
+    zeros = grid.zeros / 2**ZERO_FRACTION_BITS
+    draft.add(_plain(Kind.QUANTIZE, op, index=index, inverse=1 / grid.scales, zeros=zeros))
 
 
 def _fits32(draft: Draft, op: ops.Project) -> bool:

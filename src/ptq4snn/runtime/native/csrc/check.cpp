@@ -136,7 +136,7 @@ struct Checker {
   void shifts(const T* const* numbers, int most) const {
     for (int64_t c = 0; c < padded(op.neuron.channels); ++c) {
       const T charge = numbers[kChargeN][c], settle = numbers[kSettleN][c];
-      need(charge >= 0 && charge <= most && settle >= 0 && settle <= (op.neuron.dither ? 16 : most),
+      need(charge >= 0 && charge <= most && settle >= 0 && settle <= (op.neuron.dither ? kPhaseBits : most),
            "a neuron shifts too far");
     }
   }

@@ -40,7 +40,7 @@ struct RowsOut {
   int steps, channels;
 };
 
-// Input of a projection: exactly one is not null. steps == 1 serves every step ("still").
+// Input of a projection: exactly one is not null. steps == 1 serves every step.
 struct Source {
   const Spikes* spikes;
   const Rows* rows;
@@ -78,7 +78,7 @@ struct Grouped {
 // A' = S ? 0 : A (hard), A - rho S (soft), A (none)
 // Vq = clip(rshift(A' * settle_m, settle_n), lo, hi)
 // Arrays are [padded(channels)]; padding channels need valid shifts (0 is fine), theta there is not read.
-// rshift rounds half to even; with dither, settle is (A' * settle_m + d) >> settle_n, settle_n <= 16.
+// rshift rounds half to even; with dither, settle is (A' * settle_m + d) >> settle_n, settle_n <= kPhaseBits.
 struct Neuron {
   int channels;
   const int32_t *theta, *rho, *charge_m, *charge_n, *settle_m, *settle_n, *lo, *hi;  // 0 <= n <= 31 (62 if wide)
@@ -141,7 +141,7 @@ struct Kernels {
   void (*neuron_rows)(const Neuron&, const Rows& in, int steps, int first_step, const NeuronOut&, const State*,
                       int begin, int end, const Scratch&);
 
-  // Words. Operands may be still (steps == 1) or of one position; `out` has `steps` steps and `planes` planes, enough
+  // Words. Operands may have one step or one position; `out` has `steps` steps and `planes` planes, enough
   // for every value. Bits of channels that do not exist stay zero.
   void (*add_spikes)(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end);
   void (*logic_spikes)(Logic, const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end);

@@ -1,5 +1,6 @@
-// What Python and the kernels share. Written by runtime/native/header.py from layout.py and build.py: change those,
-// then run `python -m ptq4snn.runtime.native.header`. A test compares this file with them.
+// What Python and the kernels share. Written by runtime/native/header.py from layout.py, build.py and
+// numerics/dither.py: change those, then run `python -m ptq4snn.runtime.native.header`. A test compares this file with
+// them.
 //
 // A plan is one block of little-endian numbers: a header, tables of int64 (values, arrays, operations), then the bytes
 // of the arrays. The rows of a table have the fields of its enumeration.
@@ -73,6 +74,10 @@ enum OpField : int32_t {
   oSettleM, oSettleN, oStateLow, oStateHigh, oNeuronChannels, oReset, oDither, oWideProducts, oOnce, oGain, oBound,
   oChannel, oElement, oWidths, oOrder, oZero, oFields
 };
+
+// Dither: phases are of 16 bits, which is also the largest shift.
+constexpr int kPhaseBits = 16, kCycleBits = 4;
+constexpr uint32_t kPhaseStride = 40503, kPhaseHalf = 2048;
 
 // One call from outside.
 struct Request {

@@ -1,5 +1,6 @@
 // Neurons that the hot kernels do not take, in int64; packed rows of state; sums over time.
 #pragma once
+#include "dither.h"
 #include "pointwise.h"
 
 namespace ptq {
@@ -52,16 +53,6 @@ static void store_state(const Call& call) {
   pack_state(call.op->fields, flat, call.state);
 }
 
-static inline int64_t bit_reverse4(int64_t t) {
-  return ((t & 1) << 3) | ((t & 2) << 1) | ((t & 4) >> 1) | ((t & 8) >> 3);
-}
-
-// (a m + d) >> n with d of the element's phase at step t; n <= 16.
-static inline int64_t rshift_dither(int64_t a, int n, int64_t element, int64_t t) {
-  const int64_t phase = (40503 * element + (bit_reverse4(t) << 12) + 2048) & 65535;
-  return (a + (phase >> (16 - n))) >> n;
-}
-
 // x in units, corrected where it is a sum over other steps than at calibration.
 static void incoming(const Call& call, int p, int t, int64_t* x) {
   const Op& op = *call.op;
@@ -88,7 +79,7 @@ static void neuron_step(const Call& call, int p, int64_t t, int64_t* x, int64_t*
     rest *= k.wide_numbers[kSettleM][ch];
     const int shift = (int)k.wide_numbers[kSettleN][ch];
     const int64_t number = k.element ? k.element[e] : e;
-    rest = k.dither ? rshift_dither(rest, shift, number, t) : rshift_even(rest, shift);
+    rest = k.dither ? (rest + dither_offset((uint32_t)number, t, shift)) >> shift : rshift_even(rest, shift);
     const int64_t lo = k.wide_numbers[kLo][ch], hi = k.wide_numbers[kHi][ch];
     v[c] = rest < lo ? lo : rest > hi ? hi : rest;
     x[c] = a;

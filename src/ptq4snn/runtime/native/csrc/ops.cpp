@@ -165,7 +165,7 @@ static void count(const Operations& ops, const Call& call, int begin, int end, C
   const bool matmul = op.kind == kMatmul;
   if (!matmul && op.kind != kProject && op.kind != kProjectNeuron && op.kind != kProjectRows) return;
   const View& in = call.in[0];
-  const int64_t repeat = in.steps == call.out.steps ? 1 : call.out.steps;  // a still input serves every step
+  const int64_t repeat = in.steps == call.out.steps ? 1 : call.out.steps;  // an input without time serves every step
   const int64_t fan = repeat * (matmul ? call.out.channels : w.cout / w.groups);
   for (int p = begin; p < end; ++p)
     for (int k = 0; k < (matmul ? 1 : w.taps); ++k) {

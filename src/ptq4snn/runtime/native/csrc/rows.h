@@ -12,7 +12,7 @@ namespace ptq {
 namespace PTQ_ISA {
 
 static inline const uint8_t* row_of(const View& v, int p, int t) {
-  const int step = v.steps > 1 ? t : 0;  // a still value is the same at every step
+  const int step = v.steps > 1 ? t : 0;  // a value without time is the same at every step
   return v.data + ((int64_t)p * v.steps + step) * v.row;
 }
 

@@ -34,12 +34,6 @@ struct NeuronCall {
   int valid() const { return n.channels - channel; }
 };
 
-static inline uint32_t phase_of(int step) {
-  const int t = step & 15;
-  const int reversed = ((t & 1) << 3) | ((t & 2) << 1) | ((t & 4) >> 1) | ((t & 8) >> 3);
-  return (uint32_t)(reversed << 12) + 2048;
-}
-
 static inline uint32_t element_of(const Neuron& n, int p, int c) {
   const int64_t at = (int64_t)p * n.channels + c;
   return n.element ? (uint32_t)n.element[at] : (uint32_t)at;

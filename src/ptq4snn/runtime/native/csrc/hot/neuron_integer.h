@@ -1,6 +1,7 @@
 // Neurons in int32, or in int64 where products may leave it.
 #pragma once
 
+#include "../dither.h"
 #include "neuron_call.h"
 
 namespace ptq {
@@ -19,7 +20,6 @@ static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) 
     for (int i = 0; i < kUnit; ++i) s[i] = v ? v[i] : 0;
     for (int t = 0; t < call.steps; ++t) {
       const X* row = x.at(p - call.begin, t) + unit;
-      const uint32_t phase = phase_of(call.first_step + t);
       uint32_t bits = 0;
       int32_t potential[kUnit] = {};
       for (int i = 0; i < min_int(kUnit, call.valid() - unit); ++i) {
@@ -33,8 +33,8 @@ static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) 
         }
         a *= n.settle_m[c];
         const int shift = n.settle_n[c];
-        const uint32_t d = (40503u * element_of(n, p, c) + phase) & 0xffff;
-        a = n.dither ? (a + (int64_t)(d >> (16 - min_int(shift, 16)))) >> shift : rshift_even(a, shift);
+        a = n.dither ? (a + dither_offset(element_of(n, p, c), call.first_step + t, shift)) >> shift
+                     : rshift_even(a, shift);
         s[i] = a < n.lo[c] ? n.lo[c] : a > n.hi[c] ? n.hi[c] : a;
       }
       if (call.out.spikes) spikes.put(bits, ((int64_t)(p - call.begin) * call.steps + t) * spikes.row);
@@ -83,13 +83,13 @@ static void neuron_unit(const NeuronCall& call, const Currents<X>& x, int unit) 
   for (int p = call.begin; p < call.end; ++p) {
     int32_t* state = call.v ? call.v + (int64_t)(p - call.begin) * call.v_stride + unit : nullptr;
     i32v v[K], bias[K];
-    u32v element[K] = {};
+    u32v phases[K] = {};
     for (int k = 0; k < K; ++k) {
       v[k] = state ? load<i32v>(state + k * kLanes) : i32v{};
       bias[k] = load<i32v>(x.bias_at(p) + unit + k * kLanes);
       for (int i = 0; dither && i < kLanes; ++i) {
         const int c = call.channel + unit + k * kLanes + i;
-        if (c < n.channels) element[k][i] = element_of(n, p, c) * 40503u;
+        if (c < n.channels) phases[k][i] = element_phase(element_of(n, p, c));
       }
     }
     for (int t = 0; t < call.steps; ++t) {
@@ -106,7 +106,8 @@ static void neuron_unit(const NeuronCall& call, const Currents<X>& x, int unit) 
         i32v rest = Hard ? where(negated(fires), a[k]) : minus(a[k], where(fires, rho[k]));
         if (form == Form::General) rest = multiply(rest, settle_m[k]);
         if (dither) {
-          const u32v d = ((element[k] + phase_of(call.first_step + t)) & 0xffff) >> (u32v)(16 - settle[k].n);
+          const u32v phase = (phases[k] + step_phase(call.first_step + t)) & kPhaseMask;
+          const u32v d = phase >> (u32v)(kPhaseBits - settle[k].n);
           rest = add(rest, (i32v)d) >> settle[k].n;
         } else {
           rest = settle[k](rest);

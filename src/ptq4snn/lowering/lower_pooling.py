@@ -11,8 +11,8 @@ import torch
 
 from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
+from ptq4snn.lowering.operands import complete
 from ptq4snn.lowering.reduction import Table, reduce, whole_axis, window_axis
-from ptq4snn.lowering.support import complete
 from ptq4snn.lowering.tracked import Fact, Refused, Scalings, Tracked
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from ptq4snn import __version__
 from ptq4snn.experiments.catalog import BETAS, PERCENTILES, Experiment
 from ptq4snn.experiments.compare import Bench, Report, compare_on, silent, today
 from ptq4snn.experiments.comparison import Comparison, summary
-from ptq4snn.experiments.figures import MAKERS, RECIPE
+from ptq4snn.experiments.comparison_tables import raw_csv, text_table
 from ptq4snn.experiments.intervals import mean
 from ptq4snn.experiments.methods import Method
-from ptq4snn.experiments.paper import PaperSetting, Ran, cell, difference, same_setting
-from ptq4snn.experiments.tables import raw_csv, text_table
+from ptq4snn.experiments.paper import PaperSetting, RunSetting, cell, difference, same_setting
+from ptq4snn.experiments.paper_figures import MAKERS, RECIPE
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.report.figures import FIGURES
 from ptq4snn.report.text import number, table
@@ -42,7 +42,7 @@ class Outcome:
 def run_experiment(
     experiment: Experiment,
     bench: Bench,
-    ran: Ran,
+    ran: RunSetting,
     seeds: Sequence[int] = (0,),
     changes: Mapping[str, Any] | None = None,
     report: Report = silent,

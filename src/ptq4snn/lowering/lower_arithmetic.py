@@ -12,16 +12,17 @@ from torch import Tensor
 from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import align
-from ptq4snn.lowering.support import complete, joined_kind, number_of, operands, quantum, tracked
+from ptq4snn.lowering.operands import complete, joined_kind, number_of, operands, quantum, tracked
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked, common_factor, fraction, worth
 from ptq4snn.network.program import Combine, Multiply
+from ptq4snn.numerics.limits import INT32
 
 if TYPE_CHECKING:
     from ptq4snn.lowering.lower import Lowering
 
 __all__ = ["RULES"]
 
-LARGEST = 2**31 - 1
+LARGEST = INT32 - 1
 
 
 def follow_add(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.modules.projection import InputQuantizer
-from ptq4snn.observation.inputs import InputStatistics, spacing
+from ptq4snn.observation.input_statistics import InputStatistics, spacing
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CONV = nn.Conv2d(3, 4, 3)

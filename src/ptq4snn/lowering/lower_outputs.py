@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ptq4snn.errors import UnsupportedOperation
-from ptq4snn.lowering.layout import Split
+from ptq4snn.lowering.numbering import Split
 from ptq4snn.lowering.tracked import Constant, Fact, Refused
 from ptq4snn.network.index import compact
 from ptq4snn.network.program import Output

@@ -8,7 +8,7 @@ import pytest
 
 from ptq4snn.errors import RecipeError
 from ptq4snn.models.zoo import MODELS
-from ptq4snn.training.recipe import Stage, TrainingRecipe, built_in_recipes
+from ptq4snn.training.training_recipe import Stage, TrainingRecipe, built_in_recipes
 
 TEXT = """
 model = "vgg8-32-cifar10"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ptq4snn.bundle.identity import BUNDLE
+from ptq4snn.bundle.report_check import BUNDLE
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, is_map

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ptq4snn.data.samples import VOID, SampleBatches
 from ptq4snn.errors import DataError
 from ptq4snn.evaluation.metrics import evaluate
-from ptq4snn.evaluation.segmentation import Segmentation, confusion, predict
+from ptq4snn.evaluation.segmentation_score import Segmentation, confusion, predict
 
 Maps = list[list[list[int]]]
 

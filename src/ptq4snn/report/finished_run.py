@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ptq4snn.bundle.identity import check_report
+from ptq4snn.bundle.report_check import check_report
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.schema.comparison import ComparisonData
 from ptq4snn.schema.report import Report
@@ -63,12 +63,12 @@ def completed(report: Mapping[str, Any]) -> Report:
     found = {"figures": {}, "evaluations": [], **report}
     summary, neurons = found.get("summary"), found.get("neurons")
     if isinstance(summary, dict) and isinstance(neurons, list):
-        known = _told_elsewhere(summary, neurons)
+        known = _missing_keys(summary, neurons)
         found["summary"] = summary | {k: v for k, v in known.items() if k not in summary}
     return cast(Report, found)
 
 
-def _told_elsewhere(summary: dict[str, Any], neurons: list[Any]) -> dict[str, Any]:
+def _missing_keys(summary: dict[str, Any], neurons: list[Any]) -> dict[str, Any]:
     """What the summary of an older report does not repeat; it knew no maps."""
     recipe = summary.get("recipe")
     steps = [n["steps"] for n in neurons if isinstance(n, dict) and isinstance(n.get("steps"), int)]

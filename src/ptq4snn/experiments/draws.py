@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptq4snn.calibration.samples import batches_of
+from ptq4snn.calibration.calibration_set import batches_of
 from ptq4snn.data.batches import ArraySamples
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.errors import DataError

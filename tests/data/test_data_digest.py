@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from ptq4snn.data.batches import ArraySamples, BatchAxis, file_samples
-from ptq4snn.data.identity import data_digest
+from ptq4snn.data.data_digest import data_digest
 from ptq4snn.data.samples import SampleBatches
 
 X = torch.rand(40, 2, generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ptq4snn.experiments.comparison import Comparison, summary
-from ptq4snn.report.comparison import comparison_table
+from ptq4snn.report.comparison_text import comparison_table
 from ptq4snn.schema.comparison import Run
 
 __all__ = ["raw_csv", "text_table"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ptq4snn.network.layout import Layout
+from ptq4snn.network.state_layout import Layout
 
 __all__ = ["channel_ids", "layout_of"]
 

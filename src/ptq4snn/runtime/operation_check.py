@@ -8,6 +8,8 @@ from math import prod
 from typing import Any
 
 from ptq4snn.network import program as ops
+from ptq4snn.numerics.dither import PHASE_BITS
+from ptq4snn.numerics.limits import INT32
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.require import (
     MAX_INPUTS,
@@ -24,8 +26,6 @@ from ptq4snn.runtime.require import (
 
 __all__ = ["RULES", "Numbers", "Place"]
 
-MAX_DITHER = 16
-INT32 = 2**31
 COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 
 
@@ -131,7 +131,7 @@ def _levels(n: NeuronNumbers, channels: int) -> None:
     need(bool(((n.low >= -INT32) & (n.high < INT32)).all()), "its levels do not fit 32 bits")
     if n.rounding == "dither":
         need(bool((n.settle_m == 1).all()), "its states are scaled by more than a shift, which dither cannot")
-        need(bool((n.settle_n <= MAX_DITHER).all()), f"dither needs shifts of at most {MAX_DITHER}")
+        need(bool((n.settle_n <= PHASE_BITS).all()), f"dither needs shifts of at most {PHASE_BITS}")
 
 
 def _pool(op: ops.Pool, p: Place) -> None:

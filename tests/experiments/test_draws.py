@@ -9,7 +9,7 @@ from torch import Tensor
 from ptq4snn.data.batches import ArraySamples
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.errors import DataError
-from ptq4snn.experiments.samples import draw, pool, reiterable
+from ptq4snn.experiments.draws import draw, pool, reiterable
 
 
 def drawn(samples: object, count: int, seed: int, axis: int = 0) -> Tensor:

@@ -27,7 +27,7 @@ from ptq4snn.runtime.require import need
 
 __all__ = ["check_units"]
 
-CLOSE = 1e-6
+NO_ROUNDING = 1e-6  # relative: one number computed in two ways
 PASSING = (
     Pool,
     Gather,
@@ -58,7 +58,7 @@ def _lattice(plan: Plan, op: Project, chained: bool) -> None:
     counted = np.array(p.lattice) / (np.array(p.scales) * p.quantum)
     wanted = counted[0] if chained else 1.0
     need(
-        bool((np.abs(counted - wanted) <= CLOSE * wanted).all()),
+        bool((np.abs(counted - wanted) <= NO_ROUNDING * wanted).all()),
         f"the lattice of '{op.name}' is not its scales'",
     )
 
@@ -73,5 +73,5 @@ def _unit(plan: Plan, op: Neuron, made: dict[int, Operation]) -> None:
     if p.rescale is not None or len(p.lattice) != len(n.unit):
         return
     wanted = np.array(p.lattice) * 2.0**-p.shift * n.quantum
-    fine = bool((np.abs(np.array(n.unit) - wanted) <= CLOSE * wanted).all())
+    fine = bool((np.abs(np.array(n.unit) - wanted) <= NO_ROUNDING * wanted).all())
     need(fine, f"the unit of '{op.name}' is not what '{source.name}' emits")

@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from ptq4snn.allocation.budget import average_bits
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.experiments import compare as module
-from ptq4snn.experiments import figures
+from ptq4snn.experiments import paper_figures
 from ptq4snn.experiments.catalog import EXPERIMENTS, find
 from ptq4snn.experiments.compare import Bench
-from ptq4snn.experiments.experiment import Outcome, run_experiment
 from ptq4snn.experiments.methods import parse_methods
-from ptq4snn.experiments.paper import Ran
+from ptq4snn.experiments.outcome import Outcome, run_experiment
+from ptq4snn.experiments.paper import RunSetting
 from ptq4snn.models.neuron import LIF
 
 QUICK = {**FEW, "rounding": "nearest"}
-OWN = Ran("default", None, 4)
+OWN = RunSetting("default", None, 4)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def bench(case: Case, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return case.bench(tmp_path_factory.mktemp("experiments"), limit=20)
 
 
-def done(bench: Bench, name: str, ran: Ran = OWN, **options: Any) -> Outcome:
+def done(bench: Bench, name: str, ran: RunSetting = OWN, **options: Any) -> Outcome:
     return run_experiment(find(name), bench, ran, changes=QUICK, **options)
 
 
@@ -40,7 +40,7 @@ def done(bench: Bench, name: str, ran: Ran = OWN, **options: Any) -> Outcome:
 def test_every_experiment_runs_once(name: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     first = done(bench, name)
     monkeypatch.setattr(module, "run", None)  # whoever runs anything again fails
-    monkeypatch.setattr(figures, "run", None)
+    monkeypatch.setattr(paper_figures, "run", None)
     again = done(bench, name)
     assert (first.lines, first.csv) == (again.lines, again.csv)
     assert json.loads(json.dumps(first.data)) == again.data
@@ -72,7 +72,7 @@ def test_the_protocol_of_each() -> None:
 
 def test_the_paper_stands_beside_and_is_not_mixed_in(bench: Bench) -> None:
     plain = done(bench, "cifar")
-    beside = done(bench, "cifar", Ran("sdt-2-256-cifar10", "cifar10", 4))
+    beside = done(bench, "cifar", RunSetting("sdt-2-256-cifar10", "cifar10", 4))
     assert beside.data["rows"] == plain.data["rows"] and beside.csv == plain.csv
     head = next(line for line in beside.lines if line.startswith("method"))
     assert head.split()[-1] == "paper"
@@ -80,7 +80,7 @@ def test_the_paper_stands_beside_and_is_not_mixed_in(bench: Bench) -> None:
     assert rows["FlowQ W4/M4"].endswith("93.57 (-0.84)")
     assert rows["PTQ4SNN W4/M4"].endswith("94.35 (-0.06)")
     assert beside.data["paper"]["rows"]["GPTQ W4/M32"] == {"accuracy": 94.07, "change": -0.34}
-    states = done(bench, "packed-state", Ran("sew-resnet18-cifar10", "cifar10", 4))
+    states = done(bench, "packed-state", RunSetting("sew-resnet18-cifar10", "cifar10", 4))
     assert any("6.2/90.65/3.15 4.002 5.282 0.387/0.392 0.177" in line for line in states.lines)
 
 
@@ -167,8 +167,8 @@ def test_distributions(bench: Bench, case: Case) -> None:
         assert len(r["weights"]["edges"]) == len(r["weights"]["counts"]) + 1
         assert sum(r["states"]["counts"]) > 0
     block = next(r for r in rows if r["neuron"] == "layer1.0.sn1")
-    conv = case.model.get_submodule("layer1.0.conv1")
-    assert sum(block["weights"]["counts"]) == conv.weight[0].numel()  # type: ignore[index, union-attr]
+    weight = case.model.get_parameter("layer1.0.conv1.weight")
+    assert sum(block["weights"]["counts"]) == weight[0].numel()
 
 
 class Painter(nn.Module):
@@ -197,7 +197,7 @@ def test_label_maps(case: Case, tmp_path: Path) -> None:
     x = case.test[0][0]
     with torch.no_grad():
         bench = Bench.of(model, case.pool, [(x, model(x).argmax(1))], tmp_path)
-    found = done(bench, "segmentation", Ran("metaspikeformer-fpn-55m-voc2012", "voc2012", 4))
+    found = done(bench, "segmentation", RunSetting("metaspikeformer-fpn-55m-voc2012", "voc2012", 4))
     base, *others = found.data["rows"]
     assert base["scores"] == {"mIoU": 100.0, "aAcc": 100.0, "mAcc": 100.0}
     assert all(r["interval_95"] is None and r["metric"] == "mIoU" for r in others)

@@ -9,18 +9,19 @@ from numpy.typing import NDArray
 
 from ptq4snn.network.index import window_taps
 from ptq4snn.network.program import Neuron, Project
+from ptq4snn.numerics.limits import INT32
 from ptq4snn.runtime.native.layout import HOT_WIDTHS, RESETS, WIDTHS, padded
 from ptq4snn.runtime.numpy_project import border_map
 from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.state import rows_of
 
 __all__ = [
-    "INT32", "is_fast", "neuron_fields", "plain_bias", "projection_fields", "rescale_fields", "state_fields",
+    "is_fast", "neuron_fields", "plain_bias", "projection_fields", "rescale_fields", "state_fields",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[Any]
 
-INT16, INT32 = 2**15, 2**31
+INT16 = 2**15
 SAFE_PRODUCT, SAFE_SHIFT = 2**30, 30  # of int32, with room for rounding
 
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.network.plan import InputPlan
+from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 
 __all__ = ["InputStatistics"]
 
 LEVELS = 256
-ZERO_BITS = 16
 TOLERANCE = 2e-3  # of a grid step: float32 normalisation of pixels stays well inside
 
 
@@ -106,5 +106,5 @@ class InputStatistics:
             low, high = self.low.clamp_max(0), self.high.clamp_min(0)
             scale = ((high - low) / (LEVELS - 1)).clamp_min(1e-12)
             zero = (-low / scale).round()
-        zeros = (zero * 2**ZERO_BITS).round().long().tolist()
+        zeros = (zero * 2**ZERO_FRACTION_BITS).round().long().tolist()
         return InputPlan(tuple(scale.tolist()), tuple(zeros), step is not None)

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.data.identity import data_digest
+from ptq4snn.data.data_digest import data_digest
 from ptq4snn.data.samples import SampleBatches, Samples
-from ptq4snn.discovery.identity import graph_digest
+from ptq4snn.discovery.model_digest import graph_digest
 from ptq4snn.errors import CheckpointError
 from ptq4snn.files import short, write_whole
 from ptq4snn.hashing import digest, file_digest
-from ptq4snn.training.recipe import TrainingRecipe
+from ptq4snn.training.training_recipe import TrainingRecipe
 
 __all__ = ["Place", "load_place", "run_identity", "save_place"]
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.identity import graph_digest, model_digest, weights_digest
+from ptq4snn.discovery.model_digest import graph_digest, model_digest, weights_digest
 from ptq4snn.errors import DataError
 from ptq4snn.models.neuron import LIF
 
@@ -61,6 +61,7 @@ def test_what_changes_nothing_does_not() -> None:
     net(X)  # leaves counters, and a state in some neurons
     net.eval()
     net.norm.load_state_dict(Net().norm.state_dict())
+    assert net.norm.num_batches_tracked is not None
     net.norm.num_batches_tracked += 5
     assert model_digest(net, X) == found
     assert graph_digest(changed(lambda n: n.fc.weight.zero_()), X) == graph_digest(Net(), X)
@@ -79,8 +80,8 @@ def test_hashing_leaves_the_model_and_the_random_state() -> None:
 
 def test_of_another_process() -> None:
     code = (
-        "import sys, torch; sys.path.insert(0, sys.argv[1]); from test_identity import Net, X\n"
-        "from ptq4snn.discovery.identity import model_digest; print(model_digest(Net(), X))"
+        "import sys, torch; sys.path.insert(0, sys.argv[1]); from test_model_digest import Net, X\n"
+        "from ptq4snn.discovery.model_digest import model_digest; print(model_digest(Net(), X))"
     )
     here = str(Path(__file__).parent)
     found = subprocess.run([sys.executable, "-c", code, here], capture_output=True, text=True)

@@ -11,7 +11,7 @@ from report import samples
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.report.figures import figure_data, missing
-from ptq4snn.report.run import read_run, whole
+from ptq4snn.report.finished_run import read_run, whole
 
 
 def put(path: Path, value: Any) -> Path:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from ptq4snn.bridge.objective import SquaredError
-from ptq4snn.observation.statistics import BINS, ChannelStatistics, bin_edges, bin_index
+from ptq4snn.observation.channel_statistics import BINS, ChannelStatistics, bin_edges, bin_index
 
 
 def test_every_value_lies_inside_the_edges_of_its_bin() -> None:
@@ -185,7 +185,7 @@ def test_merged_parts_are_the_whole(
 def test_the_users_batches_do_not_matter(
     small_model: Callable[..., nn.Module], images: Callable[..., Tensor], size: int
 ) -> None:
-    from ptq4snn.calibration.samples import micro_batches
+    from ptq4snn.calibration.calibration_set import micro_batches
     from ptq4snn.observation.observe import observe
 
     x = images(40)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ptq4snn.data.samples import VOID
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.evaluation.recording import Gallery, record
+from ptq4snn.evaluation.record_metrics import Gallery, record
 
 
 class Sums(nn.Module):

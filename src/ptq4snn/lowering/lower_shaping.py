@@ -14,7 +14,7 @@ from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
 from ptq4snn.discovery.rules.shaping import JOINS
 from ptq4snn.discovery.rules.support import Unfollowed, call
-from ptq4snn.lowering.support import quantum
+from ptq4snn.lowering.operands import quantum
 from ptq4snn.lowering.tracked import (
     UNWRITTEN,
     ZERO,
