@@ -234,8 +234,7 @@ class Bench:
                 self.device,
                 self.progress,
             )
-            made.work = self.store.folder / ROUNDING
-            self._prepared = (key, made)
+            self._prepared = (key, made.with_work(self.store.folder / ROUNDING))
         return self._prepared[1]
 
 
