@@ -53,7 +53,7 @@ def recipe(**changes: Any) -> TrainingRecipe:
 
 def run(out: Path, settings: TrainingRecipe | None = None, **options: Any) -> tuple[nn.Module, loop.Place]:
     out.mkdir(exist_ok=True)
-    return train(settings or recipe(), make, Blobs(), out, **options)
+    return train(settings or recipe(), make, Blobs(), out, loop.Conduct(**options))
 
 
 def same(a: nn.Module, b: nn.Module) -> bool:
@@ -270,5 +270,5 @@ def test_a_part_of_an_epoch(tmp_path: Path) -> None:
     assert [e["epoch"] for e in place.log] == [1, 2]
     assert 0.2 < place.log[1]["loss"] < 1.5
     settings = recipe(stages=(Stage("spiking", 1.6, 1e-2),))
-    trainer = loop.Trainer(settings, make, Blobs(), tmp_path, 0, False, loop.Silent(), lambda epoch: None)
+    trainer = loop.Trainer(settings, make, Blobs(), tmp_path, loop.Conduct())
     assert trainer.total(settings.stages[0]) == 8

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
-from ptq4snn.data.source import open_data
+from ptq4snn.data.source import Batching, open_data
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.models.zoo import load_default
 from ptq4snn.pipeline import prepare, run
@@ -34,7 +34,7 @@ BATCH = 100
 def rows(progress: Progress, data: str = "default") -> Iterator[dict[str, Any]]:
     """One row a setting, as soon as it is measured; accuracy in % on `data` (default: embedded images)."""
     calibration = default_sample()[0]
-    batches = list(open_data(data, "test", batch_size=BATCH))
+    batches = list(open_data(data, "test", Batching(BATCH)))
     model = load_default()
     recipe = Recipe()
     base = evaluate(model, batches, progress=progress)["accuracy"]

@@ -40,7 +40,7 @@ from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.progress import Progress, Silent, chosen
 from ptq4snn.recipe import Recipe
 
-__all__ = ["Bench", "Report", "compare", "compare_on", "silent", "today"]
+__all__ = ["Bench", "Conditions", "Report", "compare", "compare_on", "silent", "today"]
 
 Report = Callable[[Method, int | None, dict[str, Any], bool], None]  # method, seed, result, was it stored
 SCORES = {"classification": ("accuracy", "accuracy_top5"), "segmentation": ("mIoU", "aAcc", "mAcc")}
@@ -78,7 +78,8 @@ def compare(
     limit: only the first test samples, at most so many.
     progress: None shows bars if stderr is a terminal, False nothing; or an object of your own.
     """
-    bench = Bench.of(model, calibration, test, folder, limit, batch_axis, device, progress)
+    conditions = Conditions(limit, batch_axis, device, chosen(progress))
+    bench = Bench.of(model, calibration, test, folder, conditions)
     return compare_on(bench, methods, seeds, baseline, changes, report)
 
 
@@ -112,6 +113,16 @@ def check_seeds(seeds: Sequence[int]) -> list[int]:
     return unique
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """What all runs share beside model and data: how samples are read, and where the model runs."""
+
+    limit: int | None = None  # of test samples
+    batch_axis: int = 0
+    device: Any = None
+    progress: Progress = field(default_factory=Silent)
+
+
 @dataclass
 class Bench:
     """A model with its data: runs methods, and looks up what was run before."""
@@ -120,22 +131,19 @@ class Bench:
     calibration: SampleBatches[Any]
     test: Any
     store: Store
-    limit: int | None = None
-    batch_axis: int = 0
-    device: Any = None
-    progress: Progress = field(default_factory=Silent)
+    conditions: Conditions
     _prepared: tuple[str, Prepared] | None = None
     _drawn: dict[tuple[int, int], str] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, model: nn.Module, calibration: Any, test: Iterable[Any], folder: str | Path,
-        limit: int | None = None, batch_axis: int = 0, device: Any = None,
-        progress: Progress | bool | None = None,
+        conditions: Conditions | None = None,
     ) -> Bench:  # fmt: skip
         """From whatever `compare` takes."""
-        drawn_from, read = pool(calibration, batch_axis), reiterable(test)
-        return cls(model, drawn_from, read, Store(folder), limit, batch_axis, device, chosen(progress))
+        conditions = conditions or Conditions()
+        drawn_from = pool(calibration, conditions.batch_axis)
+        return cls(model, drawn_from, reiterable(test), Store(folder), conditions)
 
     @cached_property
     def identity(self) -> dict[str, str]:
@@ -143,22 +151,25 @@ class Bench:
         few = self.calibration.samples[list(self.calibration.indices[:2])]
         return {
             "model": model_digest(self.model, inputs_and_labels(few, labels=False)[0]),
-            "test": data_digest(self.test, self.limit, self.batch_axis, self.store.folder),
+            "test": self._data_digest(self.test, self.conditions.limit),
         }
 
     def drawn_digest(self, recipe: Recipe) -> str:
         """The hash of the calibration samples that the recipe draws."""
         key = (recipe.calibration, recipe.seed)
         if key not in self._drawn:
-            self._drawn[key] = data_digest(self.drawn(recipe), None, self.batch_axis, self.store.folder)
+            self._drawn[key] = self._data_digest(self.drawn(recipe), None)
         return self._drawn[key]
+
+    def _data_digest(self, batches: Any, limit: int | None) -> str:
+        return data_digest(batches, limit, self.conditions.batch_axis, self.store.folder)
 
     def setting(self, method: Method, seed: int | None) -> dict[str, Any]:
         """What decides a result."""
         recipe = method.key()
         common = {
-            "version": __version__, "code": code_digest(), **self.identity, "limit": self.limit,
-            "batch_axis": self.batch_axis,
+            "version": __version__, "code": code_digest(), **self.identity, "limit": self.conditions.limit,
+            "batch_axis": self.conditions.batch_axis,
         }  # fmt: skip
         if method.recipe is None or recipe is None or seed is None:
             return {**common, "recipe": None}
@@ -180,7 +191,7 @@ class Bench:
 
     def run_float(self) -> dict[str, Any]:
         model = copy_model(self.model).eval()
-        model = model if self.device is None else model.to(self.device)
+        model = model if self.conditions.device is None else model.to(self.conditions.device)
         return {"recipe": None, "report": None, **self.measure(model, 0.0)}
 
     def run(self, recipe: Recipe) -> dict[str, Any]:
@@ -195,8 +206,8 @@ class Bench:
 
     def measure(self, model: nn.Module, quantizing: float) -> dict[str, Any]:
         """Scores on the test samples."""
-        began = perf_counter()
-        found = score(model, self.test, self.batch_axis, self.limit, self.progress)
+        began, c = perf_counter(), self.conditions
+        found = score(model, self.test, c.batch_axis, c.limit, c.progress)
         names = SCORES[found["task"]]
         if found[names[0]] is None:
             raise DataError("the test samples have no labels: a comparison needs them")
@@ -230,9 +241,9 @@ class Bench:
                 self.model,
                 self.drawn(recipe),
                 any_method,
-                self.batch_axis,
-                self.device,
-                self.progress,
+                self.conditions.batch_axis,
+                self.conditions.device,
+                self.conditions.progress,
             )
             self._prepared = (key, made.with_work(self.store.folder / ROUNDING))
         return self._prepared[1]
