@@ -212,39 +212,40 @@ def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any
     """Hooks that turn leaf modules into nodes and tell the scope of everything else."""
     handles = []
     for name, module in model.named_modules():
-        watched = Watched(recorder, name, classify(name, module))
-        handles.append(module.register_forward_pre_hook(watched.before, with_kwargs=True))
-        handles.append(module.register_forward_hook(watched.after, with_kwargs=True))
+        before, after = _hooks(recorder, name, classify(name, module))
+        handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        handles.append(module.register_forward_hook(after, with_kwargs=True))
     return handles
 
 
-class Watched:
-    """What is recorded around the calls of one module; `kind` is that of a leaf, else None."""
+def _hooks(recorder: Recorder, name: str, kind: NodeKind | None) -> tuple[Any, Any]:
+    """What happens before and after the calls of one module; `kind` is that of a leaf.
 
-    def __init__(self, recorder: Recorder, name: str, kind: Any) -> None:
-        self.recorder, self.name, self.kind = recorder, name, kind
-        self.pending: list[Any] = []
+    Plain functions: a module that is copied inside a recorded pass takes its hooks along, and a method would
+    take a copy of the recorder, whose references to storages must not be freed twice.
+    """
+    pending: list[Any] = []
 
-    def before(self, _m: nn.Module, args: Any, kwargs: Any) -> None:
-        recorder = self.recorder
-        recorder.scopes.append(self.name)
+    def before(_m: nn.Module, args: Any, kwargs: Any) -> None:
+        recorder.scopes.append(name)
         refuse_autocast(recorder.device)
-        if self.kind is not None:
+        if kind is not None:
             if recorder.muted == 0:
-                self.pending.append((recorder.template(list(args)), recorder.template(kwargs)))
+                pending.append((recorder.template(list(args)), recorder.template(kwargs)))
             recorder.muted += 1
 
-    def after(self, _m: nn.Module, _args: Any, _kwargs: Any, out: Any) -> None:
-        recorder = self.recorder
+    def after(_m: nn.Module, _args: Any, _kwargs: Any, out: Any) -> None:
         recorder.scopes.pop()
-        if self.name == "" and len(recorder.scopes) > 1 and not recorder.graph.step_outputs:
+        if name == "" and len(recorder.scopes) > 1 and not recorder.graph.step_outputs:
             recorder.graph.step_outputs = recorder.values_of(out)
-        if self.kind is not None:
+        if kind is not None:
             recorder.muted -= 1
             if recorder.muted == 0:
-                refs, krefs = self.pending.pop()
+                refs, krefs = pending.pop()
                 tensors = [t for t in tree_flatten(out)[0] if isinstance(t, Tensor)]
-                recorder.add_node(self.kind, self.name, refs, krefs, tensors)
+                recorder.add_node(kind, name, refs, krefs, tensors)
+
+    return before, after
 
 
 def record(model: nn.Module, x: Tensor, classify: Classify) -> tuple[Graph, Any]:
