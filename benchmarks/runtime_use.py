@@ -22,7 +22,7 @@ import torch
 import ptq4snn
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
-from ptq4snn.data.source import open_data
+from ptq4snn.data.source import Batching, open_data
 from ptq4snn.experiments.compare import today
 from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
@@ -65,7 +65,7 @@ def main() -> None:
     args = p.parse_args()
     torch.set_num_threads(1)
     entry = TRAINED["default"]
-    test = list(open_data("default", "test", batch_size=100))
+    test = list(open_data("default", "test", Batching(100)))
     samples = normalize(default_sample()[0])[:GRID_SAMPLES]
     q = ptq4snn.quantize(entry.load(), samples, "fast")
 

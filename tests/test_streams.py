@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ptq4snn import pipeline
-from ptq4snn.bridge import lattice as lattice_module
+from ptq4snn.bridge import basis
 from ptq4snn.frameworks import Shell
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.patches import per_step
@@ -429,8 +429,8 @@ def test_the_stream_adds_up_in_int64() -> None:
 @pytest.mark.parametrize("name", BUILD)
 def test_streams_saturate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scales four times too fine: sums run into the ends of 16 bits, and stay there."""
-    right = lattice_module.stream_scales
-    monkeypatch.setattr(lattice_module, "stream_scales", lambda *a: {s: u / 4 for s, u in right(*a).items()})
+    right = basis.stream_scales
+    monkeypatch.setattr(basis, "stream_scales", lambda *a: {s: u / 4 for s, u in right(*a).items()})
     q = run(prepared(name), RECIPE.replace(weights=8, membrane=8.0, allocation="uniform"))
     trace, out = traced(q, images(4, 7))
     for n, p in q.plan.projections.items():

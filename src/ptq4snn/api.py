@@ -73,8 +73,7 @@ def quantize(
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
         model = model if loop is None else looped(model, loop)
         prepared = prepare(model, samples, settings, batch_axis, device, chosen(progress))
-        prepared.work = None if work is None else Path(work)
-        q = run(prepared, settings)
+        q = run(prepared.with_work(work), settings)
         q.one_step = loop is not None
     q.source = weights_digest(model)
     return q

@@ -42,16 +42,25 @@ class Assembly:
     """Everything that stays the same while bits and couplings are tried. Neurons with a trace are judged by
     replay, the others by squared error."""
 
-    folded: Folded
-    seen: Observation
     lattice: Lattice
-    recipe: Recipe
     traces: dict[str, Trace] = field(default_factory=dict)
     thresholds: dict[str, Tensor] = field(default_factory=dict)  # [C] where a correction moved them
 
     def __post_init__(self) -> None:
         self.tables = {n: self.table(n) for n in self.lattice.neurons}
         self._projections = {n: self._projection(p) for n, p in self.lattice.projections.items()}
+
+    @property
+    def folded(self) -> Folded:
+        return self.lattice.basis.folded
+
+    @property
+    def seen(self) -> Observation:
+        return self.lattice.basis.seen
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.lattice.basis.recipe
 
     def table(self, name: str) -> ExponentTable:
         """Costs of the exponents of one neuron."""

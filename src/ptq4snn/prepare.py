@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,8 @@ from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.discovery.looping import Looped
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
-from ptq4snn.errors import CheckpointError, SilentNetworkWarning, UnsupportedModel
+from ptq4snn.errors import CheckpointError, RecipeError, SilentNetworkWarning, UnsupportedModel
+from ptq4snn.hints import hint
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
 from ptq4snn.observation.observe import Observation, observe
@@ -31,10 +33,21 @@ from ptq4snn.recipe import Recipe
 if TYPE_CHECKING:
     from ptq4snn.rounding.store import Rounded
 
-__all__ = ["Prepared", "join", "logits", "prepare"]
+__all__ = ["Cache", "Prepared", "check_overrides", "join", "logits", "prepare"]
 
 
 @dataclass
+class Cache:
+    """What one recipe had to compute on a prepared model, and the next may use: nothing in it changes a
+    result."""
+
+    logits: list[Tensor] = field(default_factory=list)  # of the float model, on the held-out samples
+    traces: dict[str, Trace] = field(default_factory=dict)  # of the float network
+    sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
+    rounded: dict[str, Rounded] = field(default_factory=dict)  # by method, settings and scales
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A model folded and observed, and the samples that were kept.
 
@@ -46,24 +59,30 @@ class Prepared:
     seen: Observation
     readout: Readout
     batch_axis: int
-    held_out: list[Tensor]
-    kept: list[Tensor]
+    held_out: Sequence[Tensor]
+    kept: Sequence[Tensor]
     samples: int
     progress: Progress
     excluded: tuple[str, ...] = ()  # modules that stay float by the recipe
-    sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
-    packed: list[PackedBatch] = field(default_factory=list)  # all samples that are not held out, if kept
-    rounded: dict[str, Rounded] = field(default_factory=dict)  # by method, settings and scales
+    packed: Sequence[PackedBatch] = ()  # all samples that are not held out, if kept
     work: Path | None = None
-    traces: dict[str, Trace] = field(default_factory=dict)  # of the float network, where they were needed
-    _logits: list[Tensor] | None = None
+    cache: Cache = field(default_factory=Cache, repr=False, compare=False)
+
+    def with_work(self, folder: str | Path | None) -> Prepared:
+        """With another folder for finished units, or none."""
+        return replace(self, work=None if folder is None else Path(folder))
+
+    @property
+    def sample(self) -> Tensor:
+        """A micro-batch that nothing was chosen by, if there is one."""
+        return (self.held_out or self.kept)[0]
 
     def float_logits(self) -> list[Tensor]:
         """Logits of the float model on the held-out samples."""
-        if self._logits is None:
+        if not self.cache.logits:
             batches = join(self.held_out, self.batch_axis)
-            self._logits = list(logits(self.folded.model, batches, self.readout))
-        return self._logits
+            self.cache.logits = list(logits(self.folded.model, batches, self.readout))
+        return self.cache.logits
 
     def divergence(self, model: nn.Module) -> tuple[float, float]:
         """Mean KL to the float model and share of equal decisions on the held-out samples."""
@@ -78,7 +97,7 @@ class Prepared:
             yield batch.unpack()
 
 
-def logits(model: nn.Module, batches: list[Tensor], readout: Readout) -> Iterator[Tensor]:
+def logits(model: nn.Module, batches: Sequence[Tensor], readout: Readout) -> Iterator[Tensor]:
     run = fastest(model)
     for x in batches:
         reset_neurons(model)
@@ -88,9 +107,9 @@ def logits(model: nn.Module, batches: list[Tensor], readout: Readout) -> Iterato
     reset_neurons(model)
 
 
-def join(batches: list[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
+def join(batches: Sequence[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
     """Batches of `count` micro-batches each: no integer depends on the batch, and large ones run faster."""
-    return [torch.cat(batches[i : i + count], batch_axis) for i in range(0, len(batches), count)]
+    return [torch.cat(list(batches[i : i + count]), batch_axis) for i in range(0, len(batches), count)]
 
 
 def check_weights(model: nn.Module) -> None:
@@ -149,10 +168,11 @@ def prepare(
     if seen.samples == 0:  # all samples are held out: observe those
         seen = observe(folded, calibration.held_out, batch_axis)
     _warn_if_silent(seen, folded)
-    kept = calibration.kept or calibration.held_out
+    held_out = tuple(calibration.held_out)
+    kept = tuple(calibration.kept) or held_out
     return Prepared(
-        model, folded, seen, readout, batch_axis, calibration.held_out, kept, calibration.total, progress,
-        excluded, packed=calibration.packed,
+        model, folded, seen, readout, batch_axis, held_out, kept, calibration.total, progress,
+        excluded, tuple(calibration.packed),
     )  # fmt: skip
 
 
@@ -167,3 +187,17 @@ def _warn_if_silent(seen: Observation, folded: Folded) -> None:
                 stacklevel=4,
             )
             return
+
+
+def check_overrides(prepared: Prepared, recipe: Recipe) -> None:
+    """An override that fits no module is a misspelling."""
+    if excluded_modules(prepared.model, recipe) != prepared.excluded:
+        raise RecipeError("other modules are excluded than when the model was prepared; prepare it again")
+    names = [*prepared.folded.discovery.neurons, *prepared.folded.discovery.projections]
+    modules = [name for name, _ in prepared.model.named_modules() if name]
+    for pattern, rule in recipe.overrides.items():
+        if not any(fnmatchcase(n, pattern) for n in (modules if rule.exclude else names)):
+            about = hint(pattern, names, "`ptq4snn inspect` lists the names", alike=0.3)
+            raise RecipeError(
+                f"the override {pattern!r} fits no neuron and no projection of the model: {about}"
+            )

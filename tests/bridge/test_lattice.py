@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Literal
 
 import pytest
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.joint import joint_scales
-from ptq4snn.bridge.lattice import Lattice, build_lattice
+from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.models.neuron import LIF
 from ptq4snn.network.plan import Plan
@@ -21,8 +23,8 @@ from ptq4snn.recipe import Recipe
 
 
 def made(prepared: Prepared, recipe: Recipe) -> tuple[Lattice, Assembly, Plan]:
-    lattice = build_lattice(prepared.folded, prepared.seen, recipe)
-    assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe)
+    lattice = Lattice.of(prepared.folded, prepared.seen, recipe)
+    assembly = Assembly(lattice)
     return lattice, assembly, assembly.plan(assembly.uniform_bits())
 
 
@@ -161,9 +163,6 @@ def test_thresholds_and_resets(
     observed: Prepared, comparator: Literal[">=", ">"], reset: Literal["hard", "soft"]
 ) -> None:
     """The least integer that fires and round(rho / unit), for thresholds on the grid and off it."""
-    from dataclasses import replace
-    from fractions import Fraction
-
     lattice, assembly, _ = made(observed, Recipe())
     name = "layer1.0.sn1"
     n = lattice.neurons[name]
@@ -173,9 +172,8 @@ def test_thresholds_and_resets(
     theta[:4] = n.unit[:4] * torch.tensor([100.0, 101.0, 7.0, 1.0])  # exactly on the grid
     n = replace(n, theta=theta, rho=rho)
     for arithmetic in ("integer", "float"):
-        assembly = Assembly(
-            replace(observed.folded, specs=specs), observed.seen, lattice, Recipe(arithmetic=arithmetic)
-        )
+        changed = {"folded": replace(observed.folded, specs=specs), "recipe": Recipe(arithmetic=arithmetic)}
+        assembly = Assembly(replace(lattice, basis=replace(lattice.basis, **changed)))
         plan = assembly._neuron(n, torch.full((len(theta),), 4))
         for c in range(len(theta)):
             exact = Fraction(float(theta[c])) / Fraction(float(n.unit[c]))
@@ -200,7 +198,8 @@ def test_exponents_keep_a_dyadic_leak_exact(observed: Prepared) -> None:
         ks = assembly.exponents(n)
         assert ks[0] == 1 - n.shift and ks[-1] <= 15  # leak 1/2
         assert all(s == 0 for _, s in plan.neurons[name].charge)  # nothing is rounded when it leaks
-    dither = Assembly(observed.folded, observed.seen, lattice, Recipe(state_rounding="dither"))
+    basis = replace(lattice.basis, recipe=Recipe(state_rounding="dither"))
+    dither = Assembly(replace(lattice, basis=basis))
     assert all(dither.exponents(n)[-1] + n.shift <= 16 for n in lattice.neurons.values())
 
 
@@ -264,7 +263,7 @@ def test_stream_shift_gives_powers_of_two(shortcut: Prepared) -> None:
             assert math.ldexp(m, -s) == math.ldexp(ratio, -p.shift)
         # and of the two neighbouring powers the better one
         w = shortcut.folded.weight(name).double()
-        free = build_lattice(shortcut.folded, shortcut.seen, Recipe()).projections[name].weight.scales
+        free = Lattice.of(shortcut.folded, shortcut.seen, Recipe()).projections[name].weight.scales
         for c in range(len(w)):
             errors = []
             for f in (math.floor, math.ceil):
@@ -290,7 +289,7 @@ def test_joint_search_is_never_worse_than_the_separate_one(
 ) -> None:
     recipe = Recipe(weights=weights, membrane=membrane, lambda_mem=lam, joint=True)
     lattice, assembly, _ = made(observed, recipe)
-    chosen = joint_scales(assembly, recipe)
+    chosen = joint_scales(assembly)
     assert chosen
     moved = 0
     for name, scales in chosen.items():
@@ -328,5 +327,5 @@ def test_joint_search_respects_the_floor(
     recipe = Recipe(joint=True)
     prepared = prepare(model, images(16), recipe)
     _, assembly, _ = made(prepared, recipe)
-    scales = joint_scales(assembly, recipe)["layer1.0.conv1"]
+    scales = joint_scales(assembly)["layer1.0.conv1"]
     assert bool((scales >= 2.0**-12 * (1 - 1e-9)).all())

@@ -20,7 +20,7 @@ from torch import Tensor
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
 from ptq4snn.data.samples import Preprocessing, SampleBatches
-from ptq4snn.data.source import DATA, Split, open_data, open_labelled, open_samples
+from ptq4snn.data.source import DATA, Batching, Split, open_data, open_labelled, open_samples
 from ptq4snn.errors import DataError, PTQ4SNNError
 
 X = np.arange(7 * 2 * 3, dtype=np.float32).reshape(7, 2, 3)
@@ -37,7 +37,7 @@ def embedded() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_default_calibration_is_the_sample_normalised(embedded: tuple[Tensor, Tensor, Tensor]) -> None:
-    batches = open_data("default", "calibration", batch_size=500)
+    batches = open_data("default", "calibration", Batching(size=500))
     parts = list(batches)
     assert [len(p) for p in parts] == [500, 500, 24]
     assert torch.equal(join(parts), normalize(embedded[0]))
@@ -45,7 +45,7 @@ def test_default_calibration_is_the_sample_normalised(embedded: tuple[Tensor, Te
 
 
 def test_default_test_has_labels(embedded: tuple[Tensor, Tensor, Tensor]) -> None:
-    parts = list(open_data("default", "test", batch_size=1000))
+    parts = list(open_data("default", "test", Batching(size=1000)))
     assert torch.equal(torch.cat([y for _, y in parts]), embedded[2])
     assert torch.equal(join(parts), normalize(embedded[1]))
 
@@ -61,7 +61,7 @@ def test_files(tmp_path: Path, kind: str, axis: int) -> None:
         np.savez(file, x=x, y=Y)
     else:
         save_file({"x": torch.from_numpy(x), "y": torch.from_numpy(Y)}, file)
-    batches = open_data(str(file), "test", batch_size=3, batch_axis=axis)
+    batches = open_data(str(file), "test", Batching(size=3, axis=axis))
     parts = list(batches)
     assert len(batches) == len(parts) == 3  # type: ignore[arg-type]
     joined = join(parts, axis)
@@ -80,7 +80,7 @@ def test_label_maps(tmp_path: Path, kind: str) -> None:
         np.savez(file, x=X, y=maps)
     else:
         save_file({"x": torch.from_numpy(X), "y": torch.from_numpy(maps)}, file)
-    parts = list(open_data(str(file), "test", batch_size=3))
+    parts = list(open_data(str(file), "test", Batching(size=3)))
     y = torch.cat([p[1] for p in parts])
     assert y.dtype == torch.int64 and np.array_equal(y, maps)
 
@@ -96,7 +96,7 @@ def test_npy_is_mapped_not_read(tmp_path: Path) -> None:
             f.truncate(f.tell() + count * 1024)
         except OSError:
             pytest.skip("the file system has no sparse files of this size")
-    batches = open_data(str(file), "calibration", batch_size=8)
+    batches = open_data(str(file), "calibration", Batching(size=8))
     first = next(iter(batches))
     assert isinstance(first, Tensor) and first.shape == (8, 1024)
     assert len(batches) == count // 8  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_numbers_become_float32(tmp_path: Path, dtype: object) -> None:
 def test_cifar_folder_across_file_borders(tmp_path: Path, split: Split, part: slice) -> None:
     folder, images, labels = write_cifar(tmp_path, "cifar10", "binary")
     for spec in (tmp_path, folder, f"cifar10:{tmp_path}"):
-        parts = list(open_data(str(spec), split, batch_size=3))
+        parts = list(open_data(str(spec), split, Batching(size=3)))
         expected = normalize(torch.from_numpy(images[part].reshape(-1, 3, 32, 32)))
         assert torch.equal(join(parts), expected)
         assert torch.cat([p[1] for p in parts]).tolist() == labels[part].tolist()
@@ -180,7 +180,7 @@ def test_bad_files_are_one_sentence(tmp_path: Path, name: str, how: str, message
 def test_batch_axis_must_exist(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", X)
     with pytest.raises(DataError, match=r"x has shape \[7, 2, 3\] and no batch axis 3"):
-        open_data(str(tmp_path / "d.npy"), "test", batch_axis=3)
+        open_data(str(tmp_path / "d.npy"), "test", Batching(axis=3))
 
 
 @pytest.fixture
@@ -207,19 +207,19 @@ def factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_factories(factories: None) -> None:
     assert torch.equal(join(open_data("my_data_factories:split", "calibration")), torch.ones(2, 3))
     assert torch.equal(join(open_data("my_data_factories:split", "test")), torch.zeros(2, 3))
-    parts = list(open_data("my_data_factories:tensor", "test", batch_size=2))
+    parts = list(open_data("my_data_factories:tensor", "test", Batching(size=2)))
     assert [len(p) for p in parts] == [2, 2, 1]
 
 
 @pytest.mark.parametrize("name", ["pair", "data_set", "Own"])
 def test_factories_of_samples(factories: None, name: str) -> None:
     """(x, y), a data set of torch's, and an object with a length and numbers, of mappings."""
-    found: list[Any] = list(open_data(f"my_data_factories:{name}", "test", batch_size=2, count=3))
+    found: list[Any] = list(open_data(f"my_data_factories:{name}", "test", Batching(size=2, count=3)))
     xs = [b if isinstance(b, Tensor) else b[0] for b in found]
     assert torch.equal(torch.cat(xs), torch.arange(6.0).view(3, 2)) and [len(x) for x in xs] == [2, 1]
     if name != "Own":
         assert torch.cat([y for _, y in found]).tolist() == [0, 1, 2]
-    turned: list[Any] = list(open_data(f"my_data_factories:{name}", "test", batch_axis=1))
+    turned: list[Any] = list(open_data(f"my_data_factories:{name}", "test", Batching(axis=1)))
     if name != "pair":  # whose own axes are the user's: x [5, 2] has no 5 samples on axis 1
         assert (turned[0] if name == "Own" else turned[0][0]).shape == (2, 5)
 
@@ -316,7 +316,7 @@ def test_data_sets_by_name_and_by_content(tmp_path: Path, name: str) -> None:
             assert type(other) is type(explicit) and len(other) == len(explicit) > 0
             pairs = zip(explicit[[1, 0]], other[[1, 0]], strict=True)
             assert all(torch.equal(a, b) for a, b in pairs)
-        batches = open_data(str(path), split, preprocessing=small, batch_size=2)
+        batches = open_data(str(path), split, Batching(size=2), preprocessing=small)
         assert isinstance(batches, SampleBatches) and type(batches.samples) is type(explicit)
 
 
@@ -390,8 +390,8 @@ def test_calibration_does_not_begin_with_one_class(tmp_path: Path) -> None:
     """Folders are sorted by class: their samples come in a fixed random order, all of them once."""
     write_imagenet(tmp_path, WNIDS, 3)
 
-    def classes(split: Split, **options: object) -> list[int]:
-        return classes_of(open_data(str(tmp_path), split, preprocessing=SMALL, batch_size=2, **options))  # type: ignore[arg-type]
+    def classes(split: Split, **options: int) -> list[int]:
+        return classes_of(open_data(str(tmp_path), split, Batching(2, **options), SMALL))
 
     assert classes("test") == classes("train") == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     mixed = classes("calibration")
@@ -404,8 +404,9 @@ def test_calibration_does_not_begin_with_one_class(tmp_path: Path) -> None:
 def test_count_keeps_the_order_of_mixed_files(tmp_path: Path) -> None:
     _, _, labels = write_cifar(tmp_path, "cifar10", "binary")
     np.savez(tmp_path / "d.npz", x=X, y=Y)
-    assert classes_of(open_data(str(tmp_path), "calibration", count=6, batch_size=4)) == labels[:6].tolist()
-    assert classes_of(open_data(str(tmp_path / "d.npz"), "test", count=5, batch_size=4)) == Y[:5].tolist()
+    six = Batching(count=6, size=4)
+    assert classes_of(open_data(str(tmp_path), "calibration", six)) == labels[:6].tolist()
+    assert classes_of(open_data(str(tmp_path / "d.npz"), "test", Batching(count=5, size=4))) == Y[:5].tolist()
 
 
 def test_images_of_different_size_come_one_by_one(tmp_path: Path) -> None:
@@ -420,10 +421,10 @@ def test_batch_axis_of_a_data_set(tmp_path: Path) -> None:
     write_cifar(tmp_path, "cifar10", "binary")
     events = {"name": "cifar10-dvs-sim", "preprocessing": Preprocessing(size=8, steps=4)}
     usual = list(open_data(str(tmp_path), "test", **events))  # type: ignore[arg-type]
-    time_first = list(open_data(str(tmp_path), "test", batch_axis=1, **events))  # type: ignore[arg-type]
+    time_first = list(open_data(str(tmp_path), "test", Batching(axis=1), **events))  # type: ignore[arg-type]
     assert torch.equal(time_first[0][0], usual[0][0].transpose(0, 1)) and usual[0][0].shape[:2] == (3, 4)
     with pytest.raises(DataError, match="has no batch axis 7"):
-        list(open_data(str(tmp_path), "test", batch_axis=7))
+        list(open_data(str(tmp_path), "test", Batching(axis=7)))
 
 
 class Own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 
 from ptq4snn.discovery.discover import Discovery, discover
 from ptq4snn.discovery.folding import verify
+from ptq4snn.discovery.record import record
 from ptq4snn.errors import UnsupportedModel, UnsupportedOperation
 from ptq4snn.models.neuron import IF, LIF
 
@@ -800,3 +802,25 @@ def test_the_graph_is_json() -> None:
     text = json.loads(json.dumps(d.graph.to_dict()))
     assert [n["target"] for n in text["nodes"] if n["kind"] != "op"] == ["conv", "lif", "fc"]
     assert json.loads(json.dumps(d.to_dict()))["neurons"][0]["kind"] == "pair"
+
+
+def test_a_module_copied_inside_a_recorded_pass_does_not_copy_the_recorder() -> None:
+    """The recorder's references to storages would be freed twice."""
+    carried: list[tuple[Any, Any]] = []
+
+    class Copying(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            twin = copy.deepcopy(self.inner)
+            for name in ("_forward_pre_hooks", "_forward_hooks"):
+                hooks = (getattr(module, name).values() for module in (self.inner, twin))
+                carried.extend(zip(*hooks, strict=True))
+            y: Tensor = self.inner(x)
+            return y
+
+    graph, _ = record(Copying(), torch.ones(2, 3), lambda name, module: "projection" if name else None)
+    assert [n.target for n in graph.nodes if n.kind == "projection"] == ["inner"]
+    assert len(carried) == 2 and all(mine is theirs for mine, theirs in carried)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations, prune
 
 import ptq4snn
-from ptq4snn import pipeline
+from ptq4snn import freezing
 from ptq4snn.discovery.opening import Opened, bake, readable
 from ptq4snn.errors import ExactnessError, FoldingError, UnsupportedOperation
 from ptq4snn.models.neuron import LIF
@@ -227,12 +227,12 @@ def test_outputs_are_compared_with_the_originals_own_forward(monkeypatch: pytest
 
 
 def test_a_program_that_differs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Wrong(pipeline.Runtime):  # type: ignore[name-defined]  # a name that pipeline imports
+    class Wrong(freezing.Runtime):  # type: ignore[name-defined]  # a name that freezing imports
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             y = super().__call__(*args, **kwargs)
             y[0, 0] += 1e-3
             return y
 
-    monkeypatch.setattr(pipeline, "Runtime", Wrong)
+    monkeypatch.setattr(freezing, "Runtime", Wrong)
     with pytest.raises(ExactnessError, match="1 of 64 values differ"):
         ptq4snn.quantize(Net(nn.Linear(24, 24)), X, **RECIPE)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ptq4snn.experiments.compare import Bench
+from ptq4snn.experiments.compare import Bench, Conditions
 
 FEW: dict[str, Any] = {"calibration": 32, "holdout": 16, "sensitivity_batches": 1}
 
@@ -20,4 +20,4 @@ class Case:
     test: list[tuple[Tensor, Tensor]]
 
     def bench(self, folder: Path, **options: Any) -> Bench:
-        return Bench.of(self.model, self.pool, self.test, folder, **options)
+        return Bench.of(self.model, self.pool, self.test, folder, Conditions(**options))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ptq4snn.allocation.mixed import reference_sensitivity
 from ptq4snn.assemble import Assembly
-from ptq4snn.bridge.lattice import build_lattice
+from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.models.neuron import LIF
 from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
@@ -69,9 +69,7 @@ def straight(x: Tensor, y: Tensor) -> Tensor:
 
 def by_hand(model: TwoLayers, prepared: Prepared, recipe: Recipe) -> dict[str, Tensor]:
     reference = recipe.replace(weights=4, coupling="bridge", allocation="uniform", membrane=4.0)
-    assembly = Assembly(
-        prepared.folded, prepared.seen, build_lattice(prepared.folded, prepared.seen, reference), reference
-    )
+    assembly = Assembly(Lattice.of(prepared.folded, prepared.seen, reference))
     plan, ints = assembly.plan(assembly.uniform_bits()), assembly.integers()
     total = {"a": torch.zeros(SIZES[1]).double(), "b": torch.zeros(SIZES[2]).double()}
     for x in prepared.kept[:DRAWS]:

@@ -9,11 +9,12 @@ import torch
 from rounding.families import RECIPE, prepared
 from torch import Tensor
 
-from ptq4snn.bridge.lattice import build_lattice
+from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.discovery.blocks import find_blocks
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
+from ptq4snn.prepare import Cache
 from ptq4snn.rounding import reconstruction
 from ptq4snn.rounding.boundary import find_boundary
 from ptq4snn.rounding.network import Network
@@ -23,7 +24,7 @@ from ptq4snn.rounding.soft import SoftWeight, exponent
 
 def network(name: str) -> Network:
     p = prepared(name)
-    return Network(p, build_lattice(p.folded, p.seen, RECIPE))
+    return Network(p, Lattice.of(p.folded, p.seen, RECIPE))
 
 
 def units(net: Network) -> list[tuple[str, ...]]:
@@ -184,6 +185,6 @@ def test_the_same_seed_gives_the_same_integers() -> None:
     p = prepared("sew")
     runs = []
     for _ in range(2):
-        net = Network(replace(p, rounded={}), build_lattice(p.folded, p.seen, RECIPE))
+        net = Network(replace(p, cache=Cache()), Lattice.of(p.folded, p.seen, RECIPE))
         runs.append(Reconstruction(net, 60, seed=1).round_unit(units(net)[0]).integers)
     assert all(torch.equal(runs[0][n], runs[1][n]) for n in runs[0])

@@ -29,7 +29,7 @@ def test_rounding(name: str, rounding: str) -> None:
     )
     prepared = prepare(NETS[name](), sj_models.inputs(64), recipe)
     q = run(prepared, recipe)
-    (found,) = prepared.rounded.values()
+    (found,) = prepared.cache.rounded.values()
     free = {n for n, p in prepared.folded.discovery.projections.items() if p.reads != "data"}
     assert set(found.integers) == free
     assert all(torch.equal(q.integers[n].weight, found.integers[n]) for n in free)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,9 +13,10 @@ import torch
 from rounding.families import RECIPE, prepared
 from torch import Tensor
 
-from ptq4snn.bridge.lattice import Lattice, build_lattice
+from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.pipeline import Prepared, run
+from ptq4snn.prepare import Cache
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding import gptq, stage
 from ptq4snn.rounding.reconstruction import Reconstruction
@@ -24,14 +25,14 @@ T = TypeVar("T")
 
 
 def fresh(name: str, **changes: Any) -> Prepared:
-    return replace(prepared(name), rounded={}, **changes)
+    return replace(prepared(name), cache=Cache(), **changes)
 
 
 def lattice(p: Prepared, recipe: Recipe = RECIPE) -> Lattice:
-    return build_lattice(p.folded, p.seen, recipe)
+    return Lattice.of(p.folded, p.seen, recipe)
 
 
-def rounded(p: Prepared, recipe: Recipe = RECIPE) -> dict[str, Tensor]:
+def rounded(p: Prepared, recipe: Recipe = RECIPE) -> Mapping[str, Tensor]:
     return stage.round_weights(p, lattice(p, recipe), recipe)
 
 
@@ -44,7 +45,7 @@ def test_every_family(name: str, rounding: str) -> None:
     p = fresh(name)
     q = run(p, RECIPE.replace(rounding=rounding, iterations=2 if name == "meta" else 5))
     made = lattice(p)
-    found = next(iter(p.rounded.values()))
+    found = next(iter(p.cache.rounded.values()))
     free = {n for n, info in p.folded.discovery.projections.items() if info.reads != "data"}
     assert set(found.integers) == free
     for n in free:
@@ -132,7 +133,7 @@ def test_a_killed_run_goes_on(rounding: str, tmp_path: Path, monkeypatch: pytest
     rounded(loaded, recipe)
     assert made == []
     if rounding == "gptq":
-        assert set(next(iter(loaded.rounded.values())).dead) == set(whole)
+        assert set(next(iter(loaded.cache.rounded.values())).dead) == set(whole)
 
 
 def test_a_damaged_or_foreign_file_is_not_trusted(tmp_path: Path) -> None:
@@ -147,8 +148,7 @@ def test_a_damaged_or_foreign_file_is_not_trusted(tmp_path: Path) -> None:
     files[2].write_bytes(b"")
     again = rounded(fresh("sew", work=tmp_path), recipe)
     assert all(torch.equal(whole[n], again[n]) for n in whole)
-    other = fresh("sew", work=tmp_path)
-    other.packed = other.packed[:1]  # other samples, other files
+    other = fresh("sew", work=tmp_path, packed=prepared("sew").packed[:1])  # other samples, other files
     rounded(other, recipe)
     assert len(list(tmp_path.iterdir())) == 6
 
@@ -173,7 +173,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
     for progress in (p.progress, Interrupting()):
         try:
-            rounded(replace(p, progress=progress, rounded={}))
+            rounded(replace(p, progress=progress, cache=Cache()))
         except KeyboardInterrupt:
             assert progress is not p.progress
         assert torch.equal(before, output())

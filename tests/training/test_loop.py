@@ -15,7 +15,6 @@ from ptq4snn.errors import CheckpointError, DataError, RecipeError
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.sdt import SpikeDrivenTransformer
 from ptq4snn.models.sew_resnet import SEWResNet
-from ptq4snn.progress import Silent
 from ptq4snn.training import loop
 from ptq4snn.training.loop import train
 from ptq4snn.training.resume import Place
@@ -55,7 +54,7 @@ def recipe(**changes: Any) -> TrainingRecipe:
 
 def run(out: Path, settings: TrainingRecipe | None = None, **options: Any) -> tuple[nn.Module, Place]:
     out.mkdir(exist_ok=True)
-    return train(settings or recipe(), make, Blobs(), out, **options)
+    return train(settings or recipe(), make, Blobs(), out, loop.Conduct(**options))
 
 
 def same(a: nn.Module, b: nn.Module) -> bool:
@@ -272,5 +271,5 @@ def test_a_part_of_an_epoch(tmp_path: Path) -> None:
     assert [e["epoch"] for e in place.log] == [1, 2]
     assert 0.2 < place.log[1]["loss"] < 1.5
     settings = recipe(stages=(Stage("spiking", 1.6, 1e-2),))
-    trainer = loop.Trainer(settings, make, Blobs(), tmp_path, 0, False, Silent(), lambda epoch: None)
+    trainer = loop.Trainer(settings, make, Blobs(), tmp_path, loop.Conduct())
     assert trainer.total(settings.stages[0]) == 8

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tuning.small import Slow, samples
 
 from ptq4snn.assemble import Assembly
-from ptq4snn.bridge.lattice import Lattice, build_lattice
+from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.replay import replay_cost
 from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.numerics.grid import signed_range
@@ -73,7 +73,7 @@ def slow() -> Prepared:
 @pytest.mark.parametrize("which", ["convolutions", "linear"])
 def test_every_projection_gets_its_mean_output_back(which: str, observed: Prepared, slow: Prepared) -> None:
     prepared = observed if which == "convolutions" else slow
-    lattice = build_lattice(prepared.folded, prepared.seen, RECIPE)
+    lattice = Lattice.of(prepared.folded, prepared.seen, RECIPE)
     names = list(lattice.projections)
     wanted = means(prepared.folded.model, names, prepared.kept)
     before = means(with_weights(prepared, lattice, None), names, prepared.kept)
@@ -89,7 +89,7 @@ def test_every_projection_gets_its_mean_output_back(which: str, observed: Prepar
 
 def test_biases_reach_the_integers(slow: Prepared) -> None:
     lattice = settle_lattice(slow, RECIPE.replace(correction="bias"))
-    expected = corrected_biases(slow, build_lattice(slow.folded, slow.seen, RECIPE))
+    expected = corrected_biases(slow, Lattice.of(slow.folded, slow.seen, RECIPE))
     q = run(slow, RECIPE.replace(correction="bias"))
     for name, p in lattice.projections.items():
         assert torch.equal(p.bias, expected[name])
@@ -99,7 +99,7 @@ def test_biases_reach_the_integers(slow: Prepared) -> None:
 
 def test_the_float_model_is_left_alone(slow: Prepared) -> None:
     before = copy.deepcopy(slow.folded.model.state_dict())
-    corrected_biases(slow, build_lattice(slow.folded, slow.seen, RECIPE))
+    corrected_biases(slow, Lattice.of(slow.folded, slow.seen, RECIPE))
     after = slow.folded.model.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(v, after[k]) for k, v in before.items())
@@ -110,8 +110,8 @@ def test_the_float_model_is_left_alone(slow: Prepared) -> None:
 
 def assembled(prepared: Prepared, bits: int) -> tuple[Assembly, dict[str, NeuronPlan]]:
     recipe = RECIPE.replace(membrane=bits, zero_point="channel")
-    lattice = build_lattice(prepared.folded, prepared.seen, recipe)
-    assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe, dict(float_traces(prepared)))
+    lattice = Lattice.of(prepared.folded, prepared.seen, recipe)
+    assembly = Assembly(lattice, dict(float_traces(prepared)))
     return assembly, assembly.plan(assembly.uniform_bits()).neurons
 
 

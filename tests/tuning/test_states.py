@@ -11,7 +11,7 @@ from tuning.small import Slow, samples
 
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.couplings import zero_points
-from ptq4snn.bridge.lattice import build_lattice
+from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.replay import replay_cost
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.numerics.grid import signed_range
@@ -32,8 +32,8 @@ def slow() -> Prepared:
 
 
 def tuned(prepared: Prepared, recipe: Recipe) -> tuple[Assembly, QuantizedModel]:
-    lattice = build_lattice(prepared.folded, prepared.seen, recipe)
-    assembly = Assembly(prepared.folded, prepared.seen, lattice, recipe, dict(float_traces(prepared)))
+    lattice = Lattice.of(prepared.folded, prepared.seen, recipe)
+    assembly = Assembly(lattice, dict(float_traces(prepared)))
     bits = assembly.uniform_bits()
     model = QuantizedModel(prepared.model, assembly.plan(bits), assembly.integers())
     model.use(tune_states(prepared, assembly, model, bits))

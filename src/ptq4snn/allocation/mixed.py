@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -13,14 +13,15 @@ from ptq4snn.allocation.budget import Channels, allocate, average_bits
 from ptq4snn.allocation.scores import scores
 from ptq4snn.allocation.search import Trial, grid_search
 from ptq4snn.assemble import Assembly
-from ptq4snn.bridge.lattice import build_lattice
+from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.network.plan import Plan
 from ptq4snn.observation.sensitivity import sensitivity
 from ptq4snn.prepare import Prepared
 from ptq4snn.recipe import Recipe
 from ptq4snn.words import WIDTHS
 
-__all__ = ["Candidates", "allocate_bits", "reference_sensitivity"]
+__all__ = ["Allocation", "Candidates", "allocate_bits", "is_mixed", "reference_sensitivity"]
 
 REFERENCE_BITS = 4
 
@@ -34,14 +35,14 @@ def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> dict[str, Tenso
         uniform_competes=False, iterations=1,
     )  # fmt: skip
     key = repr(sorted(reference.to_dict().items(), key=str))
-    if key not in prepared.sensitivities:
-        lattice = build_lattice(prepared.folded, prepared.seen, reference)
-        assembly = Assembly(prepared.folded, prepared.seen, lattice, reference)
+    known = prepared.cache.sensitivities
+    if key not in known:
+        assembly = Assembly(Lattice.of(prepared.folded, prepared.seen, reference))
         model = QuantizedModel(prepared.model, assembly.plan(assembly.uniform_bits()), assembly.integers())
         batches = prepared.kept[: recipe.sensitivity_batches]
         tracked = prepared.progress.track(batches, len(batches), "measuring sensitivity")
-        prepared.sensitivities[key] = sensitivity(prepared.folded, model, tracked, prepared.readout)
-    return prepared.sensitivities[key]
+        known[key] = sensitivity(prepared.folded, model, tracked, prepared.readout)
+    return known[key]
 
 
 def eligible(prepared: Prepared, assembly: Assembly) -> tuple[list[str], list[int], Channels]:
@@ -91,26 +92,49 @@ class Candidates:
 Bits = dict[str, Tensor]  # widths [C] of every neuron
 
 
-def allocate_bits(
-    prepared: Prepared, assembly: Assembly, model: QuantizedModel
-) -> tuple[Bits, Trial | None, list[Trial]]:
-    """Widths [C] of every neuron, the trial they belong to (None: nothing was tried), and all trials."""
+@dataclass(frozen=True)
+class Allocation:
+    """b_c of every channel, the trial they belong to (None: nothing was tried), and all trials."""
+
+    bits: Mapping[str, Tensor]
+    best: Trial | None = None
+    trials: list[Trial] = field(default_factory=list)
+
+    @classmethod
+    def uniform(cls, assembly: Assembly) -> Allocation:
+        """b_c = b_m."""
+        return cls(assembly.uniform_bits())
+
+    def noted(self, plan: Plan) -> Plan:
+        """The plan with the allocation it came from."""
+        if self.best is None:
+            return plan
+        return replace(plan, beta=self.best.beta, percentile=self.best.percentile, mixed=True)
+
+
+def is_mixed(assembly: Assembly) -> bool:
+    """Whether channels may get different widths: the recipe wants it, and a state is inside the budget."""
     recipe = assembly.recipe
-    fixed = assembly.uniform_bits()
-    if recipe.allocation == "uniform" or recipe.coupling == "none":
-        return fixed, None, []
-    if recipe.allocation == "fit" and recipe.membrane in WIDTHS:
-        return fixed, None, []
-    if not any(map(assembly.in_budget, assembly.lattice.neurons)):
-        return fixed, None, []
+    fits = recipe.allocation == "fit" and recipe.membrane in WIDTHS
+    if fits or recipe.allocation == "uniform" or recipe.coupling == "none":
+        return False
+    return any(map(assembly.in_budget, assembly.lattice.neurons))
+
+
+def allocate_bits(prepared: Prepared, assembly: Assembly, model: QuantizedModel) -> list[Allocation]:
+    """The best allocation by score or benefit, and the uniform one beside it if that competes."""
+    recipe = assembly.recipe
+    uniform = Allocation.uniform(assembly)
 
     def judge(bits: Bits) -> tuple[float, float]:
-        model.use(assembly.plan(fixed | bits))
+        model.use(assembly.plan({**uniform.bits, **bits}))
         return prepared.divergence(model)
 
     by_name = allocate_by_score if recipe.allocation == "mpba" else allocate_by_benefit
     bits, best, trials = by_name(prepared, assembly, judge)
-    return fixed | bits, best, trials
+    mixed = Allocation({**uniform.bits, **bits}, best, trials)
+    competes = recipe.uniform_competes and recipe.membrane in WIDTHS
+    return [mixed, replace(uniform, trials=trials)] if competes else [mixed]
 
 
 Judge = Callable[[Bits], tuple[float, float]]

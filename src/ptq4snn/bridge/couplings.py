@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ptq4snn.bridge.objective import Objective, exponent_errors
+from ptq4snn.bridge.objective import Objective
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.channel_statistics import ChannelStatistics
 
@@ -56,17 +56,17 @@ class ExponentTable:
     def _search(self, bits: int) -> tuple[Tensor, Tensor]:
         """Least cost [C, K] over the zero points, and these."""
         if bits not in self.costs:
-            v = self.view
-            zeros = zero_points(bits) if v.zero_points else (0,)
-            costs = torch.stack(
-                [
-                    exponent_errors(self.objective, v.statistics, v.theta, v.scale, bits, v.ks, z)
-                    for z in zeros
-                ]
-            )
+            zeros = zero_points(bits) if self.view.zero_points else (0,)
+            costs = torch.stack([self._errors(bits, zero) for zero in zeros])
             best = costs.min(0)  # of equal costs the first: no shift
             self.costs[bits] = best.values, torch.tensor(zeros)[best.indices]
         return self.costs[bits]
+
+    def _errors(self, bits: int, zero: int) -> Tensor:
+        """Cost [C, K] of the bridged scales s_c * 2^k."""
+        v = self.view
+        powers = torch.exp2(torch.tensor(list(v.ks), dtype=torch.float64))
+        return self.objective.errors(v.statistics, v.theta, v.scale[:, None] * powers, bits, zero)
 
     def by_width(self, bits: Tensor) -> tuple[Tensor, Tensor]:
         """Cost and zero point [C, K] with every channel at its own width."""

@@ -22,7 +22,7 @@ __all__ = ["joint_scales"]
 TINY = 1e-30
 
 
-def joint_scales(assembly: Assembly, recipe: Recipe) -> dict[str, Tensor]:
+def joint_scales(assembly: Assembly) -> dict[str, Tensor]:
     """Weight scales [C] of every projection that feeds exactly one pair of its own."""
     out = {}
     neurons = assembly.lattice.neurons
@@ -37,7 +37,7 @@ def joint_scales(assembly: Assembly, recipe: Recipe) -> dict[str, Tensor]:
         weight = assembly.folded.weight(name).double().cpu()
         floor = torch.as_tensor(weight_floor(assembly.folded, p.info, p.info.factor, p.target))
         table = assembly.tables[neuron.info.name]
-        out[name] = _choose(table, weight, p.weight.bits, p.weight.scales, floor, recipe)
+        out[name] = _choose(table, weight, p.weight.bits, p.weight.scales, floor, assembly.recipe)
     return out
 
 

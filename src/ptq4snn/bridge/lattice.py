@@ -3,284 +3,72 @@
 lattice[c] of a projection   s_w,c * (quantum of its input)         real value of one accumulator step
 s_c of a neuron              gain * quantum * lattice (pair) | u_c (stream) | 1 (bare)
 F                            largest <= 8 for which the worst-case input stays exact
+
+It is settled in stages, each a new value that is whole in itself:
+
+    Lattice.of(folded, seen, recipe)   the weights' own scales, nearest integers, folded biases
+    .with_scales(scales)               other scales (joint search); nearest integers again
+    .with_integers(integers)           other integers for these scales (rounding/)
+    .with_biases(biases)               other biases (tuning/correction.py)
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
-from ptq4snn.bridge.weights import FLOOR, input_scales, per_channel, shifted_scales, weight_bits, weight_floor
+from ptq4snn.bridge.basis import Basis
+from ptq4snn.bridge.neuron_lattice import NeuronLattice, neuron_lattice
+from ptq4snn.bridge.projection_lattice import ProjectionLattice, one_scale, projection_lattice
+from ptq4snn.bridge.shifts import group_shifts
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.discovery.pairs import Groups, NeuronInfo, ProjectionInfo
-from ptq4snn.errors import UnsupportedOperation
-from ptq4snn.network.plan import InputPlan
-from ptq4snn.numerics.grid import signed_range
-from ptq4snn.numerics.limits import EXACT_FLOAT32, INT32, ZERO_FRACTION_BITS
-from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.observation.observe import Observation
 from ptq4snn.recipe import Recipe
 
-__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice"]
-
-MAX_UNIT_SHIFT = 8
-# of a neuron's input; the other half is the state's
-EXACT_INPUT, INT32_INPUT = EXACT_FLOAT32 // 2, INT32 // 2
-
-
-@dataclass(frozen=True)
-class ProjectionLattice:
-    info: ProjectionInfo
-    weight: QuantWeight
-    bias: Tensor  # [C] real
-    lattice: Tensor  # [C]
-    peak: Tensor  # [C] largest |accumulator|, before the shift
-    input: InputPlan | None
-    target: Tensor | None  # [C] scale it is brought to (stream, chain)
-    target_bits: int
-    mirrored: Tensor  # [C] |shift| that a mirrored BatchNorm adds behind it
-    shift: int = 0
-
-    @property
-    def unit(self) -> Tensor:
-        return self.lattice * 2.0**-self.shift
-
-    def bound(self) -> int:
-        """Largest |emitted integer|."""
-        rounding = 1 + (self.mirrored > 0).double()
-        worst = self.peak * 2.0**self.shift + (self.bias.abs() + self.mirrored) / self.unit + rounding
-        return math.ceil(float(worst.max()))
-
-
-@dataclass(frozen=True)
-class NeuronLattice:
-    info: NeuronInfo
-    theta: Tensor  # [C]
-    rho: Tensor
-    leak: Tensor
-    gain: Tensor  # what is left after folding
-    scale: Tensor  # [C] s_c
-    own: Tensor  # [C] the BN-folded weight's own scale, without the gain; of a stream its last writer's
-    shift: int
-    input_bound: int  # largest |input| in units
-
-    @property
-    def unit(self) -> Tensor:
-        return self.scale * 2.0**-self.shift
+__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice"]
 
 
 @dataclass(frozen=True)
 class Lattice:
-    projections: dict[str, ProjectionLattice]
-    neurons: dict[str, NeuronLattice]
+    basis: Basis
+    projections: Mapping[str, ProjectionLattice]
+    neurons: Mapping[str, NeuronLattice]
 
+    @classmethod
+    def of(cls, folded: Folded, seen: Observation, recipe: Recipe) -> Lattice:
+        """Every weight at its own scales, rounded to the nearest."""
+        return cls._nearest(Basis.of(folded, seen, recipe), {})
 
-def stream_scales(folded: Folded, seen: Observation) -> dict[int, Tensor]:
-    """u_c = 2 max|stream_c| / 32767, over everything written to or read from the stream."""
-    top: dict[int, Tensor] = {}
-    for name, p in folded.discovery.projections.items():
-        if p.stream is not None:
-            old = top.get(p.stream, torch.zeros_like(seen.writers[name]))
-            top[p.stream] = torch.maximum(old, seen.writers[name])
-    floor: dict[int, float] = {}
-    for name, n in folded.discovery.neurons.items():
-        if n.stream is not None:
-            current = top[n.stream].scatter_reduce(0, n.source_channel, seen.neurons[name].current, "amax")
-            top[n.stream] = current
-            theta = float(folded.specs[name].theta.min()) * FLOOR
-            floor[n.stream] = min(floor.get(n.stream, math.inf), theta)
-    return {s: (2 * t / 32767).clamp_min(floor.get(s, FLOOR) * 2.0**-8) for s, t in top.items()}
+    def with_scales(self, scales: Mapping[str, Tensor]) -> Lattice:
+        """Weight scales [C] instead of the weights' own, where given. Integers and biases begin again."""
+        return self._nearest(self.basis, scales)
 
+    def with_integers(self, integers: Mapping[str, Tensor]) -> Lattice:
+        """Integers [C, ...] for the scales as they are, where given."""
+        changed = {n: self.projections[n].with_integers(i) for n, i in integers.items()}
+        return self._settled(self.basis, {**self.projections, **changed})
 
-def _input_range(info: ProjectionInfo, chain_bits: int) -> tuple[float, float]:
-    if info.reads == "data":
-        return 0.0, 255.0
-    if info.reads == "chain":
-        low, high = signed_range(chain_bits)
-        return low * info.span / info.factor, high * info.span / info.factor
-    return info.lo, info.hi
+    def with_biases(self, biases: Mapping[str, Tensor]) -> Lattice:
+        """Biases [C], real, where given."""
+        changed = {n: self.projections[n].with_bias(b) for n, b in biases.items()}
+        return self._settled(self.basis, {**self.projections, **changed})
 
+    @classmethod
+    def _nearest(cls, basis: Basis, scales: Mapping[str, Tensor]) -> Lattice:
+        infos = basis.folded.discovery.projections
+        made: dict[str, ProjectionLattice] = {}
+        for name in infos:  # in execution order, so a chain's first projection comes first
+            made[name] = projection_lattice(basis, name, made, scales.get(name))
+        for group in {p.summed for p in infos.values() if p.summed}:
+            made |= one_scale(basis, [made[n] for n in group])
+        return cls._settled(basis, made)
 
-def _peak(weight: Tensor, lo: float, hi: float) -> Tensor:
-    """Largest |sum w x| [C] for x in [lo, hi], positive and negative weights apart."""
-    w = weight.flatten(1)
-    positive, negative = w.clamp_min(0).sum(1), (-w).clamp_min(0).sum(1)
-    high = positive * hi - negative * lo
-    low = positive * lo - negative * hi
-    return torch.maximum(high.abs(), low.abs())
-
-
-def _chain_scale(info: ProjectionInfo, made: dict[str, ProjectionLattice]) -> float:
-    """What one step of a chained input is worth."""
-    sources = {float(made[c].target[0]) for c in info.chained_from}  # type: ignore[index]
-    if len(sources) > 1:
-        raise UnsupportedOperation(
-            f"'{info.name}' reads several projections joined without a neuron; give it one"
-        )
-    return sources.pop()
-
-
-def _target(
-    info: ProjectionInfo, seen: Observation, recipe: Recipe, streams: dict[int, Tensor]
-) -> tuple[Tensor | None, int]:
-    """Scale [C] and width that a stream's or chain's writer is brought to."""
-    if info.stream is not None:
-        return streams[info.stream], 16
-    if info.role != "chain":
-        return None, 0
-    top = seen.writers[info.name]
-    largest = float(top.max()) or 1.0
-    return torch.full_like(top, largest / signed_range(recipe.chain_bits)[1]), recipe.chain_bits
-
-
-def _projection(
-    folded: Folded, seen: Observation, recipe: Recipe, name: str, made: dict[str, ProjectionLattice],
-    streams: dict[int, Tensor], scales: dict[str, Tensor], integers: Mapping[str, Tensor],
-    biases: Mapping[str, Tensor],
-) -> ProjectionLattice:  # fmt: skip
-    info = folded.discovery.projections[name]
-    weight, bias = folded.weight(name).double().cpu(), biases.get(name, folded.bias(name).double().cpu())
-    quantum = 1.0 if info.reads == "data" else info.factor
-    input_plan = None
-    if info.reads == "data":
-        input_plan = seen.inputs[name].plan()
-        weight = weight * input_scales(weight, input_plan)
-    if info.reads == "chain":
-        quantum *= _chain_scale(info, made)
-    target, bits = _target(info, seen, recipe, streams)
-    coupling = recipe.override(name).coupling or recipe.coupling
-    per_tensor = info.role == "output" or (coupling == "flowq" and info.role == "pair")
-    width = weight_bits(info, folded, recipe)
-    q = round_nearest(
-        weight, width, weight_floor(folded, info, quantum, target), per_tensor, scales.get(name)
-    )
-    if info.stream is not None and recipe.stream == "shift" and target is not None:
-        q = shifted_scales(weight, q, target / quantum)
-    if name in integers:
-        q = replace(q, integers=integers[name])
-    lo, hi = _input_range(info, recipe.chain_bits)
-    peak = _peak(q.integers, lo, hi)
-    if input_plan is not None:
-        one = 2**ZERO_FRACTION_BITS
-        peak = peak + _peak(q.integers, min(0, *input_plan.zeros) / one, max(0, *input_plan.zeros) / one)
-    mirror = next((m for m in folded.mirrors.values() if m.projection == name), None)
-    mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
-    return ProjectionLattice(info, q, bias, q.scales * quantum, peak, input_plan, target, bits, mirrored)
-
-
-def _largest_shift(bound: float) -> int:
-    """Largest F <= 8 with bound * 2^F exact in float32, else in int32."""
-    for limit in (EXACT_INPUT, INT32_INPUT):
-        for shift in range(MAX_UNIT_SHIFT, -1, -1):
-            if bound * 2.0**shift < limit:
-                return shift
-    raise UnsupportedOperation(
-        f"a worst-case accumulator of {bound:g} does not fit 32 bits; use fewer weight bits"
-    )
-
-
-def build_lattice(
-    folded: Folded, seen: Observation, recipe: Recipe, scales: dict[str, Tensor] | None = None,
-    integers: Mapping[str, Tensor] | None = None, biases: Mapping[str, Tensor] | None = None,
-) -> Lattice:  # fmt: skip
-    """Quantize the weights and settle every unit. `scales` overrides weight scales (joint search), `integers`
-    the nearest integers (rounding/), `biases` the folded biases (tuning/correction.py)."""
-    d = folded.discovery
-    streams = stream_scales(folded, seen)
-    made: dict[str, ProjectionLattice] = {}
-    for name in d.projections:  # in execution order, so a chain's first projection comes first
-        made[name] = _projection(
-            folded, seen, recipe, name, made, streams, scales or {}, integers or {}, biases or {}
-        )
-    for group in {p.summed for p in d.projections.values() if p.summed}:
-        made |= _one_scale(folded, [made[n] for n in group], integers or {})
-    shifts = _group_shifts(folded, made)
-    made = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
-    neurons = {n: _neuron(folded, n, made, streams) for n in d.neurons}
-    return Lattice(made, neurons)
-
-
-def _one_scale(
-    folded: Folded, heads: list[ProjectionLattice], integers: Mapping[str, Tensor]
-) -> dict[str, ProjectionLattice]:
-    """Output projections that are summed count the same step, the largest of theirs."""
-    if any(p.info.reads != "count" for p in heads):
-        names = ", ".join(f"'{p.info.name}'" for p in heads)
-        raise UnsupportedOperation(
-            f"the output is a sum of {names}, which do not all read spikes; return them apart"
-        )
-    step = max(float(p.lattice.max()) for p in heads)
-    out = {}
-    for p in heads:
-        lattice = torch.full_like(p.lattice, step)
-        q = round_nearest(
-            folded.weight(p.info.name).double().cpu(),
-            p.weight.bits,
-            scales=lattice * p.weight.scales / p.lattice,
-        )
-        q = replace(q, integers=integers.get(p.info.name, q.integers))
-        peak = _peak(q.integers, p.info.lo, p.info.hi)
-        out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak)
-    return out
-
-
-def _group_shifts(folded: Folded, made: dict[str, ProjectionLattice]) -> dict[str, int]:
-    """One F for all projections and neurons that hang together as pairs."""
-    groups = Groups()
-    for n in folded.discovery.neurons.values():
-        if n.stream is None and n.projections:
-            groups.join(n.projections)
-    for head in made.values():
-        groups.join(head.info.summed)
-    shifts: dict[str, int] = {}
-    for name, p in made.items():
-        windows = [folded.discovery.neurons[n].window for n in p.info.feeds] if p.info.stream is None else []
-        window = max(windows, default=1.0)
-        shift = _largest_shift(float((p.peak + (p.bias.abs() + p.mirrored) / p.lattice).max()) * window)
-        root = groups.find(name)
-        shifts[root] = min(shifts.get(root, MAX_UNIT_SHIFT), shift)
-    return {name: shifts[groups.find(name)] for name in made}
-
-
-def _neuron(
-    folded: Folded, name: str, made: dict[str, ProjectionLattice], streams: dict[int, Tensor]
-) -> NeuronLattice:
-    info, spec = folded.discovery.neurons[name], folded.specs[name]
-    theta, leak, gain, rho = (
-        per_channel(folded, name, v, what)
-        for v, what in (
-            (spec.theta, "threshold"),
-            (spec.leak, "leak"),
-            (spec.gain, "gain"),
-            (spec.rho, "reset"),  # last: it is made of the others
-        )
-    )
-    if info.stream is not None:
-        base = streams[info.stream][info.source_channel]
-        peak = 32768.0 * info.span / info.factor
-        shift = _largest_shift(peak)
-        bound = math.ceil(peak * 2**shift)
-        last = [n for n in made if n in info.projections][-1]
-        own = made[last].lattice[info.source_channel] * info.factor
-    elif info.projections:
-        parts = [made[p] for p in info.projections]
-        columns = max(len(p.lattice) for p in parts)
-        table = torch.stack(
-            [torch.nn.functional.pad(p.lattice, (0, columns - len(p.lattice))) for p in parts]
-        )
-        base = table[info.source_projection, info.source_channel]
-        shift = parts[0].shift
-        bound = math.ceil(max(p.bound() for p in parts) * info.window)
-    else:
-        base = torch.ones(info.layout.channels, dtype=torch.float64)
-        peak = max(abs(info.lo), abs(info.hi))
-        shift = _largest_shift(peak)
-        bound = math.ceil(peak * 2**shift)
-    scale = base * info.factor * gain
-    if info.stream is None:
-        own = scale / per_channel(folded, name, folded.discovery.specs[name].gain, "gain")
-    return NeuronLattice(info, theta, rho, leak, gain, scale, own, shift, bound)
+    @classmethod
+    def _settled(cls, basis: Basis, made: Mapping[str, ProjectionLattice]) -> Lattice:
+        """Shifts and neurons follow from the projections."""
+        shifts = group_shifts(basis.folded, made)
+        projections = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
+        names = basis.folded.discovery.neurons
+        return cls(basis, projections, {n: neuron_lattice(basis, n, projections) for n in names})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 from ptq4snn.numerics.grid import interval_error
 from ptq4snn.observation.channel_statistics import ChannelStatistics, bin_edges
 
-__all__ = ["Objective", "SquaredError", "exponent_errors"]
+__all__ = ["Objective", "SquaredError"]
 
 CHUNK = 8_000_000  # elements of a temporary
 
@@ -50,17 +49,3 @@ class SquaredError:
             )
             out[part] = torch.einsum("cnb,cb->cn", cost, weight[part])
         return out * theta[:, None] ** 2
-
-
-def exponent_errors(
-    objective: Objective,
-    statistics: ChannelStatistics,
-    theta: Tensor,
-    scale: Tensor,
-    bits: int,
-    ks: Sequence[int],
-    zero: int = 0,
-) -> Tensor:
-    """Cost [C, K] of the bridged scales s_c * 2^k."""
-    powers = torch.exp2(torch.tensor(list(ks), dtype=torch.float64))
-    return objective.errors(statistics, theta, scale[:, None] * powers, bits, zero)

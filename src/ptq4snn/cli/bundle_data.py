@@ -58,11 +58,9 @@ def batches_for(
 ) -> Iterable[Any]:
     """Test batches of what --data names, in the size, the steps and the axes of a bundle's input."""
     with needed_by(f"reading {spec}", "or give a .npy, .npz or .safetensors file"):
-        from ptq4snn.data.source import open_data
-    return open_data(
-        spec, "test", batch_size=batch_size, batch_axis=program.input.batch_axis, workers=workers,
-        count=count, preprocessing=_preprocessing(program),
-    )  # fmt: skip
+        from ptq4snn.data.source import Batching, open_data
+    batching = Batching(batch_size, program.input.batch_axis, workers, count)
+    return open_data(spec, "test", batching, _preprocessing(program))
 
 
 def _preprocessing(program: Program) -> Preprocessing:

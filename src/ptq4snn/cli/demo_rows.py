@@ -9,7 +9,7 @@ from torch import nn
 
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
-from ptq4snn.data.source import open_data
+from ptq4snn.data.source import Batching, open_data
 from ptq4snn.errors import DataError
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.models.zoo import load_default
@@ -37,7 +37,7 @@ BATCH = 100
 def rows(progress: Progress, data: str = "default") -> Iterator[dict[str, Any]]:
     """One row a setting, as soon as it is measured; accuracy in % on `data` (default: embedded images)."""
     calibration = default_sample()[0]
-    batches = list(open_data(data, "test", batch_size=BATCH))
+    batches = list(open_data(data, "test", Batching(BATCH)))
     model = load_default()
     recipe = Recipe()
     base = accuracy_of(model, batches, progress)

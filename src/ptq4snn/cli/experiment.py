@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
         parse_methods(experiment.methods, {**experiment.changes, **changes})
 
     from ptq4snn.cli.inputs import load_data, load_device, load_whole_model, run_setting
-    from ptq4snn.experiments.compare import Bench
+    from ptq4snn.experiments.compare import Bench, Conditions
     from ptq4snn.experiments.outcome import identity, run_experiment
     from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
@@ -35,10 +35,7 @@ def run(args: argparse.Namespace) -> None:
         load_data(args, "calibration"),
         load_data(args, "test", args.batch_size, args.workers, args.limit),
         args.out,
-        args.limit,
-        args.batch_axis,
-        load_device(args),
-        for_terminal(),
+        Conditions(args.limit, args.batch_axis, load_device(args), for_terminal()),
     )
     ran = replace(run_setting(args), changed=" and ".join(sorted(changes)))
     outcome = run_experiment(experiment, bench, ran, args.seeds, changes, print_run)

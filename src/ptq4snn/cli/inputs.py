@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ptq4snn.checkpoint import load_checkpoint
-from ptq4snn.data.source import DATA, Split, has_splits, open_data
+from ptq4snn.data.source import DATA, Batching, Split, has_splits, open_data
 from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments.paper import RunSetting
@@ -102,8 +102,7 @@ def load_data(
     if args.data is None and (entry is None or entry.data != EMBEDDED):
         wanted = "samples" if entry is None else f"samples of {entry.data}"
         raise DataError(f"{name} needs {wanted}: give --data")
-    options: dict[str, Any] = {"batch_size": batch_size, "batch_axis": args.batch_axis}
-    options |= {"workers": workers, "count": count}
+    options: dict[str, Any] = {"batching": Batching(batch_size, args.batch_axis, workers, count)}
     if entry is not None:
         steps = entry.preprocessing.steps
         if steps is not None and args.T is not None:

@@ -19,8 +19,8 @@ from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.files import write_whole
 from ptq4snn.models import zoo
 from ptq4snn.progress import for_terminal
-from ptq4snn.training.card import card, headline, save_weights
-from ptq4snn.training.loop import train
+from ptq4snn.training.card import Origin, card, headline, save_weights
+from ptq4snn.training.loop import Conduct, train
 from ptq4snn.training.training_recipe import TrainingRecipe
 
 __all__ = ["run"]
@@ -40,10 +40,12 @@ def run(args: argparse.Namespace) -> None:
         lambda T: make_model(recipe.model, T),
         samples,
         out,
-        workers=args.workers,
-        compiled=args.compile,
-        progress=for_terminal(),
-        report=(lambda epoch: None) if args.json else print_epoch,
+        Conduct(
+            workers=args.workers,
+            compiled=args.compile,
+            progress=for_terminal(),
+            report=(lambda epoch: None) if args.json else print_epoch,
+        ),
     )
     batches = SampleBatches(test, recipe.batch_size, args.workers)
     result = ptq4snn.evaluate(model, batches, progress=for_terminal())
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     save_weights(model, weights, recipe, result)
     score = headline(result, tested)
     data = f"{data_name(args.data, recipe)}, {len(samples):,} training samples"
-    text = card(recipe, data, command(args), model, score, place, args.license)
+    text = card(recipe, model, place, score, Origin(data, command(args), args.license))
     write_whole(weights.with_suffix(".md"), text.encode())
     if args.json:
         print(json.dumps({"weights": str(weights), "test": result, "epochs": place.log}, indent=2))

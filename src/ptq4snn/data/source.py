@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,54 +23,58 @@ from ptq4snn.files import short
 from ptq4snn.forms import as_tensor, is_data_set, is_pair
 from ptq4snn.hints import hint
 
-__all__ = ["DATA", "Split", "has_splits", "open_data", "open_labelled", "open_samples"]
+__all__ = ["DATA", "Batching", "Split", "has_splits", "open_data", "open_labelled", "open_samples"]
 
 PLAIN = Preprocessing()
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How samples become batches."""
+
+    size: int = 64
+    axis: int = 0  # of the samples in a batch
+    workers: int = 0  # processes that read
+    count: int | None = None  # samples at most
+    seed: int = 0  # of the order, where samples are mixed
 
 
 def open_data(
     spec: str,
     split: Split,
-    *,
-    batch_size: int = 64,
-    batch_axis: int = 0,
-    workers: int = 0,
+    batching: Batching | None = None,
     preprocessing: Preprocessing = PLAIN,
     name: str | None = None,
-    count: int | None = None,
-    seed: int = 0,
 ) -> Iterable[Batch]:
-    """Batches x, or (x, y) where there are labels, of what `spec` names; at most `count` samples.
+    """Batches x, or (x, y) where there are labels, of what `spec` names.
 
     default: the embedded sample.
     NAME:PATH, or a PATH that holds a data set: see `open_samples`. Where it is sorted by class, calibration
-        and a `count` take samples in a random order, which `seed` fixes.
+        and a count take samples in a random order, which the seed fixes.
     a .npy, .npz or .safetensors file: its x (and y), whatever the split.
     package.module:factory: what factory(split) returns, or factory() if it takes no argument: a tensor,
         (x, y), a data set of samples, or an iterable of batches, which is handed on as it is.
     """
+    batching = batching or Batching()
     if spec == "default":
-        return _chosen(_embedded(split), batch_size, workers, count)
+        return _chosen(_embedded(split), batching)
     if _is_data_set(spec):
         samples = open_samples(spec, split, preprocessing, name)
-        order = _order(samples, split, count, seed)
-        if getattr(samples, "sizes_differ", False):
-            batch_size = 1
-        moved = samples if batch_axis == 0 else BatchAxis(samples, batch_axis)
-        return SampleBatches(moved, batch_size, workers, order)
+        order = _order(samples, split, batching)
+        size = 1 if getattr(samples, "sizes_differ", False) else batching.size
+        moved = samples if batching.axis == 0 else BatchAxis(samples, batching.axis)
+        return SampleBatches(moved, size, batching.workers, order)
     path = Path(spec)
     if path.suffix in READERS:
-        return _chosen(file_samples(path, batch_axis), batch_size, workers, count)
+        return _chosen(file_samples(path, batching.axis), batching)
     if ":" in spec:
         made: Any = _factory(spec, split)
         if isinstance(made, Tensor | np.ndarray):
-            return _chosen(ArraySamples(dense(made), None, batch_axis, spec), batch_size, workers, count)
-        if is_pair(made, batch_axis):
-            return _chosen(
-                ArraySamples(dense(made[0]), dense(made[1]), batch_axis, spec), batch_size, workers, count
-            )
+            return _chosen(ArraySamples(dense(made), None, batching.axis, spec), batching)
+        if is_pair(made, batching.axis):
+            return _chosen(ArraySamples(dense(made[0]), dense(made[1]), batching.axis, spec), batching)
         if is_data_set(made):
-            return _chosen(OneByOne(made, batch_axis), batch_size, workers, count)
+            return _chosen(OneByOne(made, batching.axis), batching)
         batches: Iterable[Batch] = made
         return batches
     if path.exists():
@@ -184,11 +189,12 @@ def _no_name(spec: str, why: OSError | ValueError) -> str:
     return f"there is no data {short(spec)!r}: {reason[0].lower()}{reason[1:]}"
 
 
-def _order(samples: Samples, split: Split, count: int | None, seed: int) -> Sequence[int]:
+def _order(samples: Samples, split: Split, batching: Batching) -> Sequence[int]:
     """Which samples to read, in which order; nothing is loaded for it."""
+    count = batching.count
     mixed = split == "calibration" or count is not None
     if mixed and getattr(samples, "sorted_by_class", False):
-        order: list[int] = np.random.default_rng(seed).permutation(len(samples))[:count].tolist()
+        order: list[int] = np.random.default_rng(batching.seed).permutation(len(samples))[:count].tolist()
         return order
     return range(len(samples))[:count]
 
@@ -198,10 +204,9 @@ def dense(values: Any) -> Any:
     return as_tensor(values) if isinstance(values, Tensor) else values
 
 
-def _chosen(
-    samples: ArraySamples | OneByOne, batch_size: int, workers: int, count: int | None
-) -> SampleBatches[Batch]:
-    return SampleBatches(samples, batch_size, workers, range(len(samples))[:count])
+def _chosen(samples: ArraySamples | OneByOne, batching: Batching) -> SampleBatches[Batch]:
+    order = range(len(samples))[: batching.count]
+    return SampleBatches(samples, batching.size, batching.workers, order)
 
 
 def _embedded(split: Split) -> ArraySamples:

@@ -211,7 +211,7 @@ def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str,
         macs = sum(prod(c.out_shape) for c in cs) // batch * (weight.numel() // weight.shape[0])
         norms = _norms(w, name, sinks.get(name, []))
         check_borders(w, name, norms, modules)
-        info = _read_projection(name, cs, norms, w, neurons, streams, macs)
+        info = _read_projection(cs, norms, w, neurons, streams, macs)
         out[name] = replace(info, constant=even_constant(w, cs, modules[name]))
     return out
 
@@ -263,9 +263,11 @@ def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -
 
 
 def _read_projection(
-    name: str, calls: list[ProjectionCall], norms: tuple[Norm, ...], w: Walk, neurons: dict[str, NeuronInfo],
+    calls: list[ProjectionCall], norms: tuple[Norm, ...], w: Walk, neurons: dict[str, NeuronInfo],
     streams: dict[str, int], macs: int,
 ) -> ProjectionInfo:  # fmt: skip
+    """One projection from all its calls."""
+    name = calls[0].name
     feeds = tuple(n.name for n in neurons.values() if name in n.projections)
     role, decode = _role(name, feeds, w, streams)
     summed = summed_with(w, name, streams) if role == "output" else ()

@@ -212,41 +212,40 @@ def _watch(recorder: Recorder, model: nn.Module, classify: Classify) -> list[Any
     """Hooks that turn leaf modules into nodes and tell the scope of everything else."""
     handles = []
     for name, module in model.named_modules():
-        kind = classify(name, module)
-        pending: list[Any] = []
-
-        def before(
-            m: nn.Module, args: Any, kwargs: Any, name: str = name, kind: Any = kind, pending: Any = pending
-        ) -> None:
-            recorder.scopes.append(name)
-            refuse_autocast(recorder.device)
-            if kind is not None:
-                if recorder.muted == 0:
-                    pending.append((recorder.template(list(args)), recorder.template(kwargs)))
-                recorder.muted += 1
-
-        def after(
-            m: nn.Module,
-            args: Any,
-            kwargs: Any,
-            out: Any,
-            name: str = name,
-            kind: Any = kind,
-            pending: Any = pending,
-        ) -> None:
-            recorder.scopes.pop()
-            if name == "" and len(recorder.scopes) > 1 and not recorder.graph.step_outputs:
-                recorder.graph.step_outputs = recorder.values_of(out)
-            if kind is not None:
-                recorder.muted -= 1
-                if recorder.muted == 0:
-                    refs, krefs = pending.pop()
-                    tensors = [t for t in tree_flatten(out)[0] if isinstance(t, Tensor)]
-                    recorder.add_node(kind, name, refs, krefs, tensors)
-
+        before, after = _hooks(recorder, name, classify(name, module))
         handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         handles.append(module.register_forward_hook(after, with_kwargs=True))
     return handles
+
+
+def _hooks(recorder: Recorder, name: str, kind: NodeKind | None) -> tuple[Any, Any]:
+    """What happens before and after the calls of one module; `kind` is that of a leaf.
+
+    Plain functions: a module that is copied inside a recorded pass takes its hooks along, and a method would
+    take a copy of the recorder, whose references to storages must not be freed twice.
+    """
+    pending: list[Any] = []
+
+    def before(_m: nn.Module, args: Any, kwargs: Any) -> None:
+        recorder.scopes.append(name)
+        refuse_autocast(recorder.device)
+        if kind is not None:
+            if recorder.muted == 0:
+                pending.append((recorder.template(list(args)), recorder.template(kwargs)))
+            recorder.muted += 1
+
+    def after(_m: nn.Module, _args: Any, _kwargs: Any, out: Any) -> None:
+        recorder.scopes.pop()
+        if name == "" and len(recorder.scopes) > 1 and not recorder.graph.step_outputs:
+            recorder.graph.step_outputs = recorder.values_of(out)
+        if kind is not None:
+            recorder.muted -= 1
+            if recorder.muted == 0:
+                refs, krefs = pending.pop()
+                tensors = [t for t in tree_flatten(out)[0] if isinstance(t, Tensor)]
+                recorder.add_node(kind, name, refs, krefs, tensors)
+
+    return before, after
 
 
 def record(model: nn.Module, x: Tensor, classify: Classify) -> tuple[Graph, Any]:

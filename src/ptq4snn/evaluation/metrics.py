@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -26,6 +27,16 @@ __all__ = ["evaluate"]
 BATCH = 256
 IMAGE_AXES = 4  # from here on the last two axes are height and width
 Watch = Callable[[Tensor, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Which samples are scored and how; the words are those of `evaluate`."""
+
+    batch_axis: int
+    task: Task | None
+    limit: int | None
+    watch: Watch | None
 
 
 def evaluate(
@@ -56,7 +67,7 @@ def evaluate(
     model.eval()
     try:
         with torch.random.fork_rng(devices=[]), whole_sequences(model):
-            return _evaluate(model, batches, batch_axis, chosen(progress), task, limit, watch)
+            return _evaluate(model, batches, Scoring(batch_axis, task, limit, watch), chosen(progress))
     finally:
         reset_neurons(model)
         for m in training:
@@ -64,17 +75,12 @@ def evaluate(
 
 
 def _evaluate(
-    model: nn.Module,
-    batches: Iterable[Any],
-    batch_axis: int,
-    progress: Progress,
-    task: Task | None,
-    limit: int | None,
-    watch: Watch | None,
+    model: nn.Module, batches: Iterable[Any], scoring: Scoring, progress: Progress
 ) -> Result:
+    batch_axis, limit = scoring.batch_axis, scoring.limit
     first: Tensor | None = None
     readout: Readout | None = None
-    score = None if task is None else _score(task, batches)
+    score = None if scoring.task is None else _score(scoring.task, batches)
     samples = 0
     size = len(batches) if isinstance(batches, Sized) else None
     clock = Stopwatch()
@@ -89,8 +95,8 @@ def _evaluate(
         if y is not None:
             score = score or _score("classification" if y.dim() == 1 else "segmentation", batches)
             score.add(x, logits, y.cpu())
-            if watch is not None:
-                watch(logits, y.cpu())
+            if scoring.watch is not None:
+                scoring.watch(logits, y.cpu())
         clock.lap(x.shape[batch_axis], seconds)
         if samples == limit:
             break

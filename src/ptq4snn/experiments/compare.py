@@ -42,7 +42,7 @@ from ptq4snn.recipe import Recipe
 from ptq4snn.schema.comparison import Made, Measured, Run, RunResult
 from ptq4snn.schema.scores import Task
 
-__all__ = ["Bench", "Report", "compare", "compare_on", "silent", "today"]
+__all__ = ["Bench", "Conditions", "Report", "compare", "compare_on", "silent", "today"]
 
 Report = Callable[[Method, int | None, RunResult, bool], None]  # method, seed, result, was it stored
 Score = Literal["accuracy", "accuracy_top5", "mIoU", "aAcc", "mAcc"]
@@ -84,7 +84,8 @@ def compare(
     limit: only the first test samples, at most so many.
     progress: None shows bars if stderr is a terminal, False nothing; or an object of your own.
     """
-    bench = Bench.of(model, calibration, test, folder, limit, batch_axis, device, progress)
+    conditions = Conditions(limit, batch_axis, device, chosen(progress))
+    bench = Bench.of(model, calibration, test, folder, conditions)
     return compare_on(bench, methods, seeds, baseline, changes, report)
 
 
@@ -118,6 +119,16 @@ def check_seeds(seeds: Sequence[int]) -> list[int]:
     return unique
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """What all runs share beside model and data: how samples are read, and where the model runs."""
+
+    limit: int | None = None  # of test samples
+    batch_axis: int = 0
+    device: Any = None
+    progress: Progress = field(default_factory=Silent)
+
+
 @dataclass
 class Bench:
     """A model with its data: runs methods, and looks up what was run before."""
@@ -126,22 +137,19 @@ class Bench:
     calibration: SampleBatches[Any]
     test: Any
     store: Store
-    limit: int | None = None
-    batch_axis: int = 0
-    device: Any = None
-    progress: Progress = field(default_factory=Silent)
+    conditions: Conditions
     _prepared: tuple[str, Prepared] | None = None
     _drawn: dict[tuple[int, int], str] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, model: nn.Module, calibration: Any, test: Iterable[Any], folder: str | Path,
-        limit: int | None = None, batch_axis: int = 0, device: Any = None,
-        progress: Progress | bool | None = None,
+        conditions: Conditions | None = None,
     ) -> Bench:  # fmt: skip
         """From whatever `compare` takes."""
-        drawn_from, read = pool(calibration, batch_axis), reiterable(test)
-        return cls(model, drawn_from, read, Store(folder), limit, batch_axis, device, chosen(progress))
+        conditions = conditions or Conditions()
+        drawn_from = pool(calibration, conditions.batch_axis)
+        return cls(model, drawn_from, reiterable(test), Store(folder), conditions)
 
     @cached_property
     def identity(self) -> dict[str, str]:
@@ -149,22 +157,25 @@ class Bench:
         few = self.calibration.samples[list(self.calibration.indices[:2])]
         return {
             "model": model_digest(self.model, inputs_and_labels(few, labels=False)[0]),
-            "test": data_digest(self.test, self.limit, self.batch_axis, self.store.folder),
+            "test": self._data_digest(self.test, self.conditions.limit),
         }
 
     def drawn_digest(self, recipe: Recipe) -> str:
         """The hash of the calibration samples that the recipe draws."""
         key = (recipe.calibration, recipe.seed)
         if key not in self._drawn:
-            self._drawn[key] = data_digest(self.drawn(recipe), None, self.batch_axis, self.store.folder)
+            self._drawn[key] = self._data_digest(self.drawn(recipe), None)
         return self._drawn[key]
+
+    def _data_digest(self, batches: Any, limit: int | None) -> str:
+        return data_digest(batches, limit, self.conditions.batch_axis, self.store.folder)
 
     def setting(self, method: Method, seed: int | None) -> dict[str, Any]:
         """What decides a result."""
         recipe = method.key()
         common = {
-            "version": __version__, "code": code_digest(), **self.identity, "limit": self.limit,
-            "batch_axis": self.batch_axis,
+            "version": __version__, "code": code_digest(), **self.identity, "limit": self.conditions.limit,
+            "batch_axis": self.conditions.batch_axis,
         }  # fmt: skip
         if method.recipe is None or recipe is None or seed is None:
             return {**common, "recipe": None}
@@ -186,7 +197,7 @@ class Bench:
 
     def run_float(self) -> Made:
         model = copy_model(self.model).eval()
-        model = model if self.device is None else model.to(self.device)
+        model = model if self.conditions.device is None else model.to(self.conditions.device)
         return {"recipe": None, "report": None, **self.measure(model, 0.0)}
 
     def run(self, recipe: Recipe) -> Made:
@@ -200,8 +211,8 @@ class Bench:
 
     def measure(self, model: nn.Module, quantizing: float) -> Measured:
         """Scores on the test samples."""
-        began = perf_counter()
-        found = score(model, self.test, self.batch_axis, self.limit, self.progress)
+        began, c = perf_counter(), self.conditions
+        found = score(model, self.test, c.batch_axis, c.limit, c.progress)
         names = SCORES[found["task"]]
         if (first := found[names[0]]) is None:
             raise DataError("the test samples have no labels: a comparison needs them")
@@ -235,12 +246,11 @@ class Bench:
                 self.model,
                 self.drawn(recipe),
                 any_method,
-                self.batch_axis,
-                self.device,
-                self.progress,
+                self.conditions.batch_axis,
+                self.conditions.device,
+                self.conditions.progress,
             )
-            made.work = self.store.folder / ROUNDING
-            self._prepared = (key, made)
+            self._prepared = (key, made.with_work(self.store.folder / ROUNDING))
         return self._prepared[1]
 
 

@@ -22,7 +22,7 @@ RECIPE = Recipe.parse("paper+nearest+w4m4").replace(beta=0.8)
 def inspected_cost(bench: Bench, recipe: Recipe) -> MembraneCostData:
     """The cost of states from the model's shapes alone: no checkpoint and no quantization are needed."""
     few = next(iter(bench.drawn(recipe)))
-    found = inspect(bench.model, few, bench.batch_axis)
+    found = inspect(bench.model, few, bench.conditions.batch_axis)
     modules: dict[str, Any] = dict(bench.model.named_modules())
     return membrane_cost.data(found, sum(int(modules[n].weight.numel()) for n in found.projections))
 

@@ -6,7 +6,7 @@ threshold does to the spikes, without running the network again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -83,7 +83,10 @@ class Tracer:
 
 
 def record_traces(
-    model: nn.Module, cores: Mapping[str, NeuronCore], tracers: Mapping[str, Tracer], batches: list[Tensor]
+    model: nn.Module,
+    cores: Mapping[str, NeuronCore],
+    tracers: Mapping[str, Tracer],
+    batches: Iterable[Tensor],
 ) -> dict[str, Trace]:
     """Run `model` over the batches with a tracer on each of the cores."""
     try:

@@ -5,7 +5,7 @@ Units (single projections or blocks) are rounded in execution order, each behind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,20 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["dead_columns", "round_weights"]
 
 
-def round_weights(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> dict[str, Tensor]:
+def round_weights(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mapping[str, Tensor]:
     """Integers [C, ...] of every projection that is rounded otherwise than to nearest, for its scales.
 
-    They are made once for each method, its settings and the scales, and kept with `prepared`.
+    They are made once for each method, its settings and the scales, and kept in its cache.
     """
     wanted = _identity(lattice, recipe)
-    if wanted not in prepared.rounded:
-        prepared.rounded[wanted] = _round_units(prepared, lattice, recipe, wanted)
-    return prepared.rounded[wanted].integers
+    made = prepared.cache.rounded
+    if wanted not in made:
+        made[wanted] = _round_units(prepared, lattice, recipe, wanted)
+    return made[wanted].integers
 
 
-def dead_columns(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> dict[str, int]:
+def dead_columns(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mapping[str, int]:
     """Columns of each projection that GPTQ left at the nearest value, for no spike reached them."""
-    found = prepared.rounded.get(_identity(lattice, recipe))
+    found = prepared.cache.rounded.get(_identity(lattice, recipe))
     return found.dead if found is not None else {}
 
 
@@ -66,7 +67,7 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
             if found is None:
                 found = round_unit(free)
                 store.save(free, found, {n: network.weight(n).bits or 0 for n in free})
-            done.add(found)
+            done |= found
         network.settle(unit, done.integers)
     return done
 
@@ -79,7 +80,7 @@ def _rounder(network: Network, recipe: Recipe) -> Callable[[tuple[str, ...]], Ro
 
 def _material_digest(prepared: Prepared, wanted: str) -> str:
     """The hash of what a unit that was finished earlier must have been made from."""
-    sample = (prepared.held_out or prepared.kept)[0]
+    sample = prepared.sample
     few = sample.narrow(prepared.batch_axis, 0, min(2, sample.shape[prepared.batch_axis]))
     found = Hash(code_digest(), wanted, graph_digest(prepared.model, few))
     for tensor in _material(prepared):

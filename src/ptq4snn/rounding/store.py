@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,12 @@ __all__ = ["Rounded", "Store"]
 class Rounded:
     """Integers [C, ...] of projections, and how many columns of each GPTQ had to leave alone."""
 
-    integers: dict[str, Tensor] = field(default_factory=dict)
-    dead: dict[str, int] = field(default_factory=dict)
+    integers: Mapping[str, Tensor] = field(default_factory=dict)
+    dead: Mapping[str, int] = field(default_factory=dict)
 
-    def add(self, other: Rounded) -> None:
-        self.integers.update(other.integers)
-        self.dead.update(other.dead)
+    def __or__(self, other: Rounded) -> Rounded:
+        """Both."""
+        return Rounded({**self.integers, **other.integers}, {**self.dead, **other.dead})
 
 
 @dataclass(frozen=True)
@@ -61,5 +62,5 @@ class Store:
                 f"the folder {self.folder} for finished units cannot be made: {why.strerror}; choose another"
             ) from why
         arrays = {n: IntegerArray(t.cpu().numpy().astype("int32"), bits[n]) for n, t in done.integers.items()}
-        plan: dict[str, Any] = {"identity": self.identity, "unit": unit, "dead": done.dead}
+        plan: dict[str, Any] = {"identity": self.identity, "unit": unit, "dead": dict(done.dead)}
         write_bundle(self._path(self.folder, unit), plan, arrays, {})

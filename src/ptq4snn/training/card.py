@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from safetensors.torch import save
@@ -16,7 +16,7 @@ from ptq4snn.schema.scores import Result
 from ptq4snn.training.resume import Place
 from ptq4snn.training.training_recipe import TrainingRecipe
 
-__all__ = ["card", "headline", "save_weights"]
+__all__ = ["Origin", "card", "headline", "save_weights"]
 
 
 def save_weights(model: nn.Module, path: Path, recipe: TrainingRecipe, result: Result) -> None:
@@ -37,20 +37,21 @@ def headline(result: Result, what: str = "test samples") -> str:
     return f"{kind} on {result['samples']:,} {what}"
 
 
-def card(
-    recipe: TrainingRecipe,
-    data: str,
-    command: Sequence[str],
-    model: nn.Module,
-    score: str,
-    place: Place,
-    licence: str | None = None,
-) -> str:
+@dataclass(frozen=True)
+class Origin:
+    """Where weights come from."""
+
+    data: str
+    command: Sequence[str]
+    licence: str | None = None
+
+
+def card(recipe: TrainingRecipe, model: nn.Module, place: Place, score: str, origin: Origin) -> str:
     """Markdown: command, data, accuracy, time, licence, and the epochs."""
     count = sum(p.numel() for p in model.parameters())
     rows = [
-        ("command", f"`{' '.join(command)}`"),
-        ("data", data),
+        ("command", f"`{' '.join(origin.command)}`"),
+        ("data", origin.data),
         ("parameters", f"{count:,}"),
         ("score", score),
         (
@@ -59,7 +60,7 @@ def card(
         ),
         ("wall time", f"{place.seconds / 60:.0f} min of training, tests apart"),
         ("seed", str(recipe.seed)),
-        *([("licence", licence)] if licence else []),
+        *([("licence", origin.licence)] if origin.licence else []),
     ]
     lines = [f"# {recipe.model}", "", "| | |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows), ""]
     lines += ["| stage | epoch | loss | held-out % | minutes so far |", "|---|---|---|---|---|"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from ptq4snn.training.resume import Place, load_place, run_identity, save_place
 from ptq4snn.training.schedule import learning_rate
 from ptq4snn.training.training_recipe import Stage, TrainingRecipe
 
-__all__ = ["Trainer", "train"]
+__all__ = ["Conduct", "Trainer", "train"]
 
 SAVE_SECONDS = 60.0
 MOMENTUM = 0.9
@@ -38,16 +39,22 @@ MOMENTUM = 0.9
 Make = Callable[[int | None], nn.Module]  # the model at T steps, None: its own
 
 
+@dataclass(frozen=True)
+class Conduct:
+    """How a run is carried out, whatever is trained, and who hears of it."""
+
+    workers: int = 0  # processes that read samples
+    compiled: bool = False  # by torch.compile
+    progress: Progress = field(default_factory=Silent)
+    report: Callable[[dict[str, Any]], None] = lambda epoch: None  # called behind every epoch
+
+
 def train(
     recipe: TrainingRecipe,
     make: Make,
     samples: Samples,
     out: Path,
-    *,
-    workers: int = 0,
-    compiled: bool = False,
-    progress: Progress | None = None,
-    report: Callable[[dict[str, Any]], None] = lambda epoch: None,
+    conduct: Conduct | None = None,
 ) -> tuple[nn.Module, Place]:
     """The trained model, and what was measured on the way; goes on where a run in `out` was killed."""
     if len(samples) - recipe.validation < recipe.batch_size:
@@ -57,7 +64,7 @@ def train(
         )
     with torch.random.fork_rng(devices=[]):
         check_first_batch(recipe, make, samples)
-        trainer = Trainer(recipe, make, samples, out, workers, compiled, progress or Silent(), report)
+        trainer = Trainer(recipe, make, samples, out, conduct or Conduct())
         try:
             return trainer.run(), trainer.place
         except torch._dynamo.exc.TorchDynamoException as e:
@@ -73,13 +80,10 @@ class Trainer:
         make: Make,
         samples: Samples,
         out: Path,
-        workers: int,
-        compiled: bool,
-        progress: Progress,
-        report: Callable[[dict[str, Any]], None],
+        conduct: Conduct,
     ) -> None:
         self.recipe, self.make, self.samples, self.out = recipe, make, samples, out
-        self.workers, self.compiled, self.progress, self.report = workers, compiled, progress, report
+        self.conduct = conduct
         shuffled = self.draw("split").permutation(len(samples))
         self.held_out, self.training = np.split(shuffled, [recipe.validation])
         self.held_out.sort()
@@ -106,7 +110,7 @@ class Trainer:
             load_checkpoint(first, self.recipe.start)
             state = first.state_dict()
         if self.recipe.class_weights:
-            ys = (y for _, y in SampleBatches(self.samples, 16, self.workers, self.training.tolist()))
+            ys = (y for _, y in SampleBatches(self.samples, 16, self.conduct.workers, self.training.tolist()))
             with torch.no_grad():
                 outputs = self.make(None).eval()(self.samples[[0]][0]).shape[1]
             self.weights = class_weights(ys, outputs)
@@ -138,7 +142,7 @@ class Trainer:
         total = self.total(stage)
         rates = stage.kind == "rate"
         with firing_rates(model, self.steps(stage)) if rates else nullcontext():
-            forward = torch.compile(model) if self.compiled else model
+            forward = torch.compile(model) if self.conduct.compiled else model
             while self.place.step < total:
                 self.epoch(number, stage, model, forward, optimizer)
         self.place.stage, self.place.step = number + 1, 0
@@ -161,7 +165,7 @@ class Trainer:
             f"stage {number + 1}/{len(self.recipe.stages)} {stage.kind}, epoch {epoch + 1}/{stage.epochs:g}"
         )
         batches = self.batches(number, epoch, done, steps)
-        for x, y in self.progress.track(batches, steps - done, title):
+        for x, y in self.conduct.progress.track(batches, steps - done, title):
             lr = learning_rate(place.step, total, stage.learning_rate, stage.warmup)
             g = torch.Generator().manual_seed(int(self.draw("step", number, place.step).integers(2**62)))
             x, y = augment(x, y, self.recipe.augmentation, self.recipe.margin, g)
@@ -211,8 +215,8 @@ class Trainer:
     def batches(self, number: int, epoch: int, done: int, steps: int) -> Iterable[tuple[Tensor, Tensor]]:
         """What is left of the epoch; the last, smaller batch is left out."""
         size = self.recipe.batch_size
-        order = self.draw("order", number, epoch).permutation(self.training)
-        return SampleBatches(self.samples, size, self.workers, order[done * size : steps * size].tolist())
+        order = self.draw("order", number, epoch).permutation(self.training)[done * size : steps * size]
+        return SampleBatches(self.samples, size, self.conduct.workers, order.tolist())
 
     def close_epoch(self, number: int, stage: Stage, epoch: int, model: nn.Module, steps: int) -> None:
         place = self.place
@@ -227,7 +231,7 @@ class Trainer:
         }
         place.loss = 0.0
         place.log.append(entry)
-        self.report(entry)
+        self.conduct.report(entry)
 
     def validate(self, model: nn.Module, stage: Stage) -> float | None:
         """Share in % of held-out samples (or their pixels) that are right."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ class Mean:
         return torch.as_tensor(self.total).cpu() / max(1, self.count)
 
 
-def _means(model: nn.Module, names: list[str], batches: list[Tensor]) -> dict[str, Tensor]:
+def _means(model: nn.Module, names: list[str], batches: Sequence[Tensor]) -> dict[str, Tensor]:
     """Mean outputs [C] of projections."""
     meters = {n: Mean(model.get_submodule(n)) for n in names}
     handles: list[Any] = [model.get_submodule(n).register_forward_hook(m) for n, m in meters.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +15,7 @@ from ptq4snn.prepare import Prepared
 __all__ = ["float_traces", "quantized_trace", "trace_batches"]
 
 
-def trace_batches(prepared: Prepared) -> list[Tensor]:
+def trace_batches(prepared: Prepared) -> Sequence[Tensor]:
     """The samples that traces are taken of."""
     size = max(1, prepared.kept[0].shape[prepared.batch_axis])
     return prepared.kept[: max(1, SAMPLES // size)]
@@ -30,15 +31,15 @@ def _current(gain: Tensor, x: Tensor) -> Tensor:
 
 def float_traces(prepared: Prepared) -> dict[str, Trace]:
     """Of every neuron that carries a state, recorded when first asked for."""
-    if not prepared.traces:
+    if not prepared.cache.traces:
         folded, tracers, cores = prepared.folded, {}, {}
         for name, info in folded.discovery.neurons.items():
             if info.carries_state:
                 current = partial(_current, folded.specs[name].gain)
                 tracers[name] = Tracer(info.layout, current, info.steps, _samples(prepared))
                 cores[name] = folded.core(name)
-        prepared.traces = record_traces(folded.model, cores, tracers, trace_batches(prepared))
-    return prepared.traces
+        prepared.cache.traces = record_traces(folded.model, cores, tracers, trace_batches(prepared))
+    return prepared.cache.traces
 
 
 def quantized_trace(prepared: Prepared, model: QuantizedModel, name: str) -> Trace:

@@ -18,6 +18,6 @@ def assembled() -> Callable[[Any], Assembly]:
 
     def build(case: Any) -> Assembly:
         recipe, p = Recipe.parse(case.model.plan.recipe), case.prepared
-        return Assembly(p.folded, p.seen, settle_lattice(p, recipe), recipe)
+        return Assembly(settle_lattice(p, recipe))
 
     return build

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.network.program import Neuron
-from ptq4snn.runtime.native.binding import Engine, Library, library
+from ptq4snn.runtime.native.binding import Call, Engine, Library, library
 from ptq4snn.runtime.native.layout import COUNTERS, PATHS
 from ptq4snn.runtime.native.planner import plan_model
 from ptq4snn.runtime.parameters import Model
@@ -81,7 +81,8 @@ class NativeExecutor:
         first = 0 if state is None else state.steps
         x = np.ascontiguousarray(x, dtype=np.float32)
         kept = [out.get(v) for v in self._kept]
-        self._engine.run(x, steps, first, states, kept, threads, PATHS.index(self.path), self.profile)
+        call = Call(steps, first, threads, PATHS.index(self.path), self.profile)
+        self._engine.run(call, x, states, kept)
         if state is not None:
             state.steps += steps
         self._seen = (batch, steps)

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int64, c_void_p
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -104,6 +105,17 @@ def _numbers(values: list[int]) -> Any:
     return (c_int64 * max(1, len(values)))(*values)
 
 
+@dataclass(frozen=True)
+class Call:
+    """How a plan is run once; the arrays apart."""
+
+    steps: int
+    first_step: int  # of the states that go on
+    threads: int
+    path: int  # number of a name in PATHS
+    profile: bool  # whether operations are timed
+
+
 class Engine:
     """A plan inside the library: it has copied what it needs."""
 
@@ -119,10 +131,7 @@ class Engine:
         if self._engine is not None:
             self._lib.call.ptq_destroy(self._engine)
 
-    def run(
-        self, x: Array, steps: int, first_step: int, states: list[Array] | None, kept: list[Array | None],
-        threads: int, path: int, profile: bool,
-    ) -> None:  # fmt: skip
+    def run(self, call: Call, x: Array, states: list[Array] | None, kept: list[Array | None]) -> None:
         """`states` and `kept` in the order of the plan; both are written to.
 
         A signal whose handler raises (Ctrl-C) ends the call between two operations, and is raised here; both
@@ -132,9 +141,9 @@ class Engine:
         to, sizes = _pointers(some), _numbers([0 if a is None else a.nbytes for a in some])
         out, counts = _pointers(kept), _numbers([0 if a is None else a.size for a in kept])
         request = Request(
-            x.ctypes.data, x.shape[0], x.shape[1], x.shape[2], steps, first_step,
+            x.ctypes.data, x.shape[0], x.shape[1], x.shape[2], call.steps, call.first_step,
             None if states is None else ctypes.addressof(to), ctypes.addressof(sizes), ctypes.addressof(out),
-            ctypes.addressof(counts), threads, path, profile,
+            ctypes.addressof(counts), call.threads, call.path, call.profile,
         )  # fmt: skip
         error = ctypes.create_string_buffer(SENTENCE)
         if self._lib.run(self._engine, byref(request), byref(self._lib.caller), error, SENTENCE):

@@ -1,0 +1,166 @@
+"""The lattice of one projection: its weight's scales and integers, and the largest accumulator they allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ptq4snn.bridge.basis import Basis
+from ptq4snn.bridge.weights import input_scales, shifted_scales, weight_bits, weight_floor
+from ptq4snn.discovery.pairs import ProjectionInfo
+from ptq4snn.errors import UnsupportedOperation
+from ptq4snn.network.plan import InputPlan
+from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
+from ptq4snn.numerics.nearest import QuantWeight, round_nearest
+
+__all__ = ["ProjectionLattice", "one_scale", "projection_lattice"]
+
+
+
+@dataclass(frozen=True)
+class ProjectionLattice:
+    info: ProjectionInfo
+    weight: QuantWeight
+    bias: Tensor  # [C] real
+    lattice: Tensor  # [C]
+    reach: tuple[float, float]  # least and largest integer of its input
+    input: InputPlan | None
+    target: Tensor | None  # [C] scale it is brought to (stream, chain)
+    target_bits: int
+    mirrored: Tensor  # [C] |shift| that a mirrored BatchNorm adds behind it
+    peak: Tensor  # [C] largest |accumulator|, before the shift
+    shift: int = 0
+
+    @property
+    def unit(self) -> Tensor:
+        return self.lattice * 2.0**-self.shift
+
+    def bound(self) -> int:
+        """Largest |emitted integer|."""
+        rounding = 1 + (self.mirrored > 0).double()
+        worst = self.peak * 2.0**self.shift + (self.bias.abs() + self.mirrored) / self.unit + rounding
+        return math.ceil(float(worst.max()))
+
+    def with_integers(self, integers: Tensor) -> ProjectionLattice:
+        """With other integers [C, ...] for the same scales."""
+        weight = replace(self.weight, integers=integers)
+        return replace(self, weight=weight, peak=_peak(integers, self.reach, self.input))
+
+    def with_bias(self, bias: Tensor) -> ProjectionLattice:
+        """With another bias [C]."""
+        return replace(self, bias=bias)
+
+
+def projection_lattice(
+    basis: Basis, name: str, made: Mapping[str, ProjectionLattice], scales: Tensor | None = None
+) -> ProjectionLattice:
+    """Nearest integers for the weight's own scales, or for `scales` [C]. `made` holds what is chained before
+    it."""
+    folded, recipe = basis.folded, basis.recipe
+    info = folded.discovery.projections[name]
+    bias = folded.bias(name).double().cpu()
+    plan = basis.seen.inputs[name].plan() if info.reads == "data" else None
+    quantum = _quantum(info, made)
+    target, bits = _target(basis, info)
+    weight = folded.weight(name).double().cpu()
+    weight = weight if plan is None else weight * input_scales(weight, plan)
+    q = round_nearest(
+        weight,
+        weight_bits(info, folded, recipe),
+        weight_floor(folded, info, quantum, target),
+        _is_per_tensor(basis, info),
+        scales,
+    )
+    if info.stream is not None and recipe.stream == "shift" and target is not None:
+        q = shifted_scales(weight, q, target / quantum)
+    reach = _reach(info, recipe.chain_bits)
+    mirror = next((m for m in folded.mirrors.values() if m.projection == name), None)
+    mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
+    peak = _peak(q.integers, reach, plan)
+    return ProjectionLattice(
+        info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak
+    )  # fmt: skip
+
+
+def one_scale(basis: Basis, heads: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:
+    """Output projections that are summed count the same step, the largest of theirs."""
+    if any(p.info.reads != "count" for p in heads):
+        names = ", ".join(f"'{p.info.name}'" for p in heads)
+        raise UnsupportedOperation(
+            f"the output is a sum of {names}, which do not all read spikes; return them apart"
+        )
+    step = max(float(p.lattice.max()) for p in heads)
+    out = {}
+    for p in heads:
+        lattice = torch.full_like(p.lattice, step)
+        weight = basis.folded.weight(p.info.name).double().cpu()
+        q = round_nearest(weight, p.weight.bits, scales=lattice * p.weight.scales / p.lattice)
+        peak = _peak(q.integers, p.reach, p.input)
+        out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak)
+    return out
+
+
+def _is_per_tensor(basis: Basis, info: ProjectionInfo) -> bool:
+    """Whether the weight has one scale for all channels."""
+    coupling = basis.recipe.override(info.name).coupling or basis.recipe.coupling
+    return info.role == "output" or (coupling == "flowq" and info.role == "pair")
+
+
+def _quantum(info: ProjectionInfo, made: Mapping[str, ProjectionLattice]) -> float:
+    """What one step of the input is worth."""
+    if info.reads == "data":
+        return 1.0
+    return info.factor * _chain_scale(info, made) if info.reads == "chain" else info.factor
+
+
+def _chain_scale(info: ProjectionInfo, made: Mapping[str, ProjectionLattice]) -> float:
+    """What one step of a chained input is worth."""
+    sources = {float(made[c].target[0]) for c in info.chained_from}  # type: ignore[index]
+    if len(sources) > 1:
+        raise UnsupportedOperation(
+            f"'{info.name}' reads several projections joined without a neuron; give it one"
+        )
+    return sources.pop()
+
+
+def _target(basis: Basis, info: ProjectionInfo) -> tuple[Tensor | None, int]:
+    """Scale [C] and width that a stream's or chain's writer is brought to."""
+    if info.stream is not None:
+        return basis.streams[info.stream], 16
+    if info.role != "chain":
+        return None, 0
+    bits, top = basis.recipe.chain_bits, basis.seen.writers[info.name]
+    largest = float(top.max()) or 1.0
+    return torch.full_like(top, largest / signed_range(bits)[1]), bits
+
+
+def _reach(info: ProjectionInfo, chain_bits: int) -> tuple[float, float]:
+    if info.reads == "data":
+        return 0.0, 255.0
+    if info.reads == "chain":
+        low, high = signed_range(chain_bits)
+        return low * info.span / info.factor, high * info.span / info.factor
+    return info.lo, info.hi
+
+
+def _peak(integers: Tensor, reach: tuple[float, float], plan: InputPlan | None) -> Tensor:
+    """Largest |accumulator| [C] over all inputs; one that reads data subtracts its zeros, too."""
+    peak = _largest_sum(integers, *reach)
+    if plan is None:
+        return peak
+    one = 2**ZERO_FRACTION_BITS
+    return peak + _largest_sum(integers, min(0, *plan.zeros) / one, max(0, *plan.zeros) / one)
+
+
+def _largest_sum(weight: Tensor, lo: float, hi: float) -> Tensor:
+    """Largest |sum w x| [C] for x in [lo, hi], positive and negative weights apart."""
+    w = weight.flatten(1)
+    positive, negative = w.clamp_min(0).sum(1), (-w).clamp_min(0).sum(1)
+    high = positive * hi - negative * lo
+    low = positive * lo - negative * hi
+    return torch.maximum(high.abs(), low.abs())

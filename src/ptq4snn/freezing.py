@@ -1,0 +1,74 @@
+"""From a plan to a model that is done: built with its program, then frozen and proven."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten
+
+from ptq4snn.assemble import Assembly
+from ptq4snn.errors import BundleError, ExactnessError, UnsupportedOperation
+from ptq4snn.lowering import lower
+from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.modules.readout import same_draws
+from ptq4snn.network.plan import Plan
+from ptq4snn.prepare import Prepared
+from ptq4snn.runtime.engine import Runtime
+from ptq4snn.runtime.loading import model_of
+from ptq4snn.runtime.native import available
+
+__all__ = ["build_model", "freeze"]
+
+
+def build_model(prepared: Prepared, assembly: Assembly) -> QuantizedModel:
+    """The quantized model with all states at the budget, lowered, so that what is tried with it runs on the
+    packed runtime. A model without a program works here as well."""
+    model = QuantizedModel(prepared.model, assembly.plan(assembly.uniform_bits()), assembly.integers())
+    try:
+        model.program = lower(model, prepared.sample, prepared.batch_axis)
+    except UnsupportedOperation as why:
+        model.not_lowered = str(why)
+    return model
+
+
+def freeze(prepared: Prepared, model: QuantizedModel, plan: Plan) -> None:
+    """The model computes `plan` from now on, proven."""
+    model.use(plan)
+    prove_bounds(model)
+    prove_program(prepared, model)
+
+
+def prove_bounds(model: QuantizedModel) -> None:
+    """No accumulator of the program overflows, whatever the input; else there is no program."""
+    if model.program is None:
+        return
+    try:
+        model_of(model.program, model.plan, {name: i.cpu() for name, i in model.integers.items()})
+    except BundleError as why:
+        model.program, model.not_lowered = None, str(why)
+
+
+def prove_program(prepared: Prepared, model: QuantizedModel) -> None:
+    """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no
+    model."""
+    if model.program is None:
+        return
+    x = prepared.sample
+    if x.is_floating_point():
+        x = x.float()
+    if not any(available()):  # NumPy is slower
+        x = x.narrow(prepared.batch_axis, 0, min(2, x.shape[prepared.batch_axis]))
+    runtime = Runtime(model_of(model.program, model.plan, {n: i.cpu() for n, i in model.integers.items()}))
+    y = runtime(x.cpu().numpy())
+    found = [torch.from_numpy(array) for array in (y if isinstance(y, tuple) else (y,))]
+    model.reset_state()
+    with torch.no_grad(), same_draws():
+        expected = [y.cpu() for y in tree_flatten(model(x))[0] if isinstance(y, Tensor)]
+    model.reset_state()
+    for number, (a, b) in enumerate(zip(expected, found, strict=True)):
+        if a.shape != b.shape or not torch.equal(a, b):
+            raise ExactnessError(
+                f"output {number} of the integer program is not that of the quantized model: "
+                f"{a.numel() if a.shape != b.shape else int((a != b).sum())} of {a.numel()} values differ on "
+                f"held-out samples. This is a fault of ptq4snn, so nothing was made; please report the model"
+            )
