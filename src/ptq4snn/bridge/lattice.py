@@ -17,19 +17,20 @@ from torch import Tensor
 from ptq4snn.bridge.weights import FLOOR, input_scales, per_channel, shifted_scales, weight_bits, weight_floor
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.pairs import Groups, NeuronInfo, ProjectionInfo
-from ptq4snn.errors import UnsupportedOperation
+from ptq4snn.errors import UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.observation.observe import Observation
 from ptq4snn.recipe import Recipe
 
-__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "build_lattice"]
+__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice", "SYNAPTIC", "build_lattice"]
 
 MAX_SHIFT = 8
 EXACT = 2**23  # half of float32's exact integers: the other half is the state's
 INT32 = 2**30
 ZERO = 2.0**16
+SYNAPTIC = 2**30  # a synaptic current stays below it: one bit for it, one for the membrane
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class ProjectionLattice:
     target_bits: int
     mirrored: Tensor  # [C] |shift| that a mirrored BatchNorm adds behind it
     shift: int = 0
+    octaves: int = 0  # of its lattice above that of the finest projection that it is tied to
 
     @property
     def unit(self) -> Tensor:
@@ -137,18 +139,24 @@ def _target(
     return torch.full_like(top, largest / signed_range(recipe.chain_bits)[1]), recipe.chain_bits
 
 
+def _lattice_weight(folded: Folded, seen: Observation, name: str) -> tuple[Tensor, InputPlan | None]:
+    """The folded weight as it is rounded: of the first projection in steps of its input."""
+    weight = folded.weight(name).double().cpu()
+    if folded.discovery.projections[name].reads != "data":
+        return weight, None
+    plan = seen.inputs[name].plan()
+    return weight * input_scales(weight, plan), plan
+
+
 def _projection(
     folded: Folded, seen: Observation, recipe: Recipe, name: str, made: dict[str, ProjectionLattice],
     streams: dict[int, Tensor], scales: dict[str, Tensor], integers: Mapping[str, Tensor],
     biases: Mapping[str, Tensor],
 ) -> ProjectionLattice:  # fmt: skip
     info = folded.discovery.projections[name]
-    weight, bias = folded.weight(name).double().cpu(), biases.get(name, folded.bias(name).double().cpu())
+    weight, input_plan = _lattice_weight(folded, seen, name)
+    bias = biases.get(name, folded.bias(name).double().cpu())
     quantum = 1.0 if info.reads == "data" else info.factor
-    input_plan = None
-    if info.reads == "data":
-        input_plan = seen.inputs[name].plan()
-        weight = weight * input_scales(weight, input_plan)
     if info.reads == "chain":
         quantum *= _chain_scale(info, made)
     target, bits = _target(info, seen, recipe, streams)
@@ -162,13 +170,40 @@ def _projection(
         q = shifted_scales(weight, q, target / quantum)
     if name in integers:
         q = replace(q, integers=integers[name])
-    lo, hi = _input_range(info, recipe.chain_bits)
-    peak = _peak(q.integers, lo, hi)
-    if input_plan is not None:
-        peak = peak + _peak(q.integers, min(0, *input_plan.zeros) / ZERO, max(0, *input_plan.zeros) / ZERO)
+    peak = _peak_of(info, q.integers, input_plan, recipe.chain_bits)
     mirror = next((m for m in folded.mirrors.values() if m.projection == name), None)
     mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
     return ProjectionLattice(info, q, bias, q.scales * quantum, peak, input_plan, target, bits, mirrored)
+
+
+def _peak_of(info: ProjectionInfo, integers: Tensor, plan: InputPlan | None, chain_bits: int) -> Tensor:
+    """Largest |accumulator| [C] before the shift, with the zero points of the input."""
+    peak = _peak(integers, *_input_range(info, chain_bits))
+    if plan is None:
+        return peak
+    return peak + _peak(integers, min(0, *plan.zeros) / ZERO, max(0, *plan.zeros) / ZERO)
+
+
+def _tie(
+    folded: Folded, seen: Observation, recipe: Recipe, parts: list[ProjectionLattice],
+    integers: Mapping[str, Tensor],
+) -> dict[str, ProjectionLattice]:  # fmt: skip
+    """Projections that a recurrent neuron sums count the same steps: the coarsest of theirs in every channel,
+    apart from whole octaves between projections (an analog input's steps are far finer than a spike's)."""
+    if recipe.weights is None:
+        return {p.info.name: p for p in parts}
+    size = [float(torch.log2(p.lattice).median()) for p in parts]
+    octaves = [round(s - min(size)) for s in size]
+    base = torch.stack([p.lattice * 2.0**-j for p, j in zip(parts, octaves, strict=True)]).amax(0)
+    out = {}
+    for p, j in zip(parts, octaves, strict=True):
+        name, lattice = p.info.name, base * 2.0**j
+        weight, plan = _lattice_weight(folded, seen, name)
+        q = round_nearest(weight, p.weight.bits, scales=lattice * p.weight.scales / p.lattice)
+        q = replace(q, integers=integers.get(name, q.integers))
+        peak = _peak_of(p.info, q.integers, plan, recipe.chain_bits)
+        out[name] = replace(p, weight=q, lattice=lattice, peak=peak, octaves=j)
+    return out
 
 
 def _largest_shift(bound: float) -> int:
@@ -197,9 +232,14 @@ def build_lattice(
         )
     for group in {p.summed for p in d.projections.values() if p.summed}:
         made |= _one_scale(folded, [made[n] for n in group], integers or {})
+    for group in {p.tied for p in d.projections.values() if p.tied}:
+        made |= _tie(folded, seen, recipe, [made[n] for n in group], integers or {})
     shifts = _group_shifts(folded, made)
     made = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
-    neurons = {n: _neuron(folded, n, made, streams) for n in d.neurons}
+    neurons: dict[str, NeuronLattice] = {}
+    for name, info in d.neurons.items():  # in execution order: a synapse before its membrane
+        synapse = None if info.synapse is None else neurons[info.synapse]
+        neurons[name] = _neuron(folded, name, made, streams) if synapse is None else _behind(folded, name, synapse)
     return Lattice(made, neurons)
 
 
@@ -239,10 +279,11 @@ def _group_shifts(folded: Folded, made: dict[str, ProjectionLattice]) -> dict[st
     for name, p in made.items():
         windows = [folded.discovery.neurons[n].window for n in p.info.feeds] if p.info.stream is None else []
         window = max(windows, default=1.0)
-        shift = _largest_shift(float((p.peak + (p.bias.abs() + p.mirrored) / p.lattice).max()) * window)
+        largest = float((p.peak + (p.bias.abs() + p.mirrored) / p.lattice).max()) * window
+        shift = _largest_shift(largest * 2.0**p.octaves)
         root = groups.find(name)
         shifts[root] = min(shifts.get(root, MAX_SHIFT), shift)
-    return {name: shifts[groups.find(name)] for name in made}
+    return {name: shifts[groups.find(name)] + p.octaves for name, p in made.items()}
 
 
 def _neuron(
@@ -272,7 +313,7 @@ def _neuron(
             [torch.nn.functional.pad(p.lattice, (0, columns - len(p.lattice))) for p in parts]
         )
         base = table[info.source_projection, info.source_channel]
-        shift = parts[0].shift
+        shift = parts[int(info.source_projection[0])].shift
         bound = math.ceil(max(p.bound() for p in parts) * info.window)
     else:
         base = torch.ones(info.layout.channels, dtype=torch.float64)
@@ -283,3 +324,19 @@ def _neuron(
     if info.stream is None:
         own = scale / per_channel(folded, name, folded.discovery.specs[name].gain, "gain")
     return NeuronLattice(info, theta, rho, leak, gain, scale, own, shift, bound)
+
+
+def _behind(folded: Folded, name: str, synapse: NeuronLattice) -> NeuronLattice:
+    """A membrane counts what its synapse counts: s_V = s_w 2^k as well as s_I."""
+    info, spec = folded.discovery.neurons[name], folded.specs[name]
+    theta, leak, gain, rho = (
+        per_channel(folded, name, v, what)
+        for v, what in (
+            (spec.theta, "threshold"), (spec.leak, "leak"), (spec.gain, "gain"), (spec.rho, "reset")
+        )
+    )  # fmt: skip
+    if bool((gain != 1).any()):
+        raise UnsupportedNeuron(f"the membrane '{name}' scales its synaptic current; scale the weights instead")
+    return NeuronLattice(
+        info, theta, rho, leak, gain, synapse.scale, synapse.own, synapse.shift, SYNAPTIC
+    )  # fmt: skip

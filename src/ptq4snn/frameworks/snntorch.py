@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.frameworks.adapter import NeuronSpec, Reset, Shell, Surrogate
+from ptq4snn.frameworks.compound import Compound
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
+from ptq4snn.frameworks.snntorch_compound import COMPOUNDS, SnnTorchCompound
 from ptq4snn.frameworks.support import (
     REGISTER,
     StatefulShell,
@@ -198,9 +200,9 @@ def _surrogate(leaky: Any) -> Surrogate:
 
 
 def _objection(leaky: Any, kind: type) -> tuple[str, str] | None:
-    """Why a Leaky still has no canonical form, and what to do; None if it has."""
+    """Why a Leaky (or a compound) still has no canonical form, and what to do; None if it has."""
     if (name := overridden(leaky, kind)) is not None:
-        return f"it replaces {name}() of Leaky", REMEDY
+        return f"it replaces {name}() of {kind.__name__}", REMEDY
     reset = _reset(leaky)
     if reset is None or int(leaky.reset_mechanism_val) != CODES[reset]:
         return (
@@ -219,6 +221,12 @@ def _objection(leaky: Any, kind: type) -> tuple[str, str] | None:
         return (
             "with beta = 0 a delayed subtraction is remembered by no state",
             "use beta > 0, reset_delay=False or reset_mechanism='zero'",
+        )
+    if kind.__name__ != "Leaky" and reset == "hard" and leaky.reset_delay:
+        return (
+            "with reset_mechanism='zero' and reset_delay=True it also forgets the input of the step behind a "
+            "spike",
+            "construct it with reset_delay=False",
         )
     if not fires_like(leaky.spike_grad, ">", leaky.threshold.device):
         return (
@@ -257,6 +265,14 @@ class SnnTorchAdapter:
             reset=reset or "none",
             surrogate=_surrogate(leaky),
         )
+
+    def parts(self, module: nn.Module, path: str) -> Compound | None:
+        kind = next((c for c in origins(module, "snntorch") if c.__name__ in COMPOUNDS), None)
+        if kind is None:
+            return None
+        if (objection := _objection(module, kind)) is not None:
+            raise refusal(path, module, *objection)
+        return SnnTorchCompound(module, kind.__name__, _reset(module) or "none", _surrogate(module))
 
     def steps(self, module: nn.Module, x: Tensor) -> int | None:
         return None
