@@ -207,7 +207,8 @@ def _lifted(n: NeuronNumbers, name: str) -> Range:
     v = Range(n.low.astype(np.float64), n.high.astype(np.float64)).with_zero()
     product_fits(v, n.lift_m, name, "the state that it hands on")
     by = n.lift_m * 2.0**-n.lift_n
-    return fits(Range(np.floor(v.lo * by), np.ceil(v.hi * by)), name, "the state that it hands on")
+    wide = bool((n.bits == WIDE_STATE).any())
+    return fits(Range(np.floor(v.lo * by), np.ceil(v.hi * by), wide=wide), name, "the state that it hands on")
 
 
 def _settled(n: NeuronNumbers, a: Range, name: str) -> Range:

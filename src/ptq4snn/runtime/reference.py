@@ -13,7 +13,7 @@ from ptq4snn.runtime.numpy_ops import kernel_of
 from ptq4snn.runtime.numpy_run import Array, Run
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.state import State, pack_rows, rows_of, unpack_rows
-from ptq4snn.runtime.stepwise import Stepwise, made_by, stepwise
+from ptq4snn.runtime.stepwise import Put, Stepwise, Take, made_by, stepwise
 from ptq4snn.runtime.statistics import OperationStatistics, Statistics
 
 __all__ = ["NumpyExecutor"]
@@ -129,6 +129,8 @@ class NumpyExecutor:
         for op, seconds, (busy, all_) in zip(
             self.model.program.operations, self._times, self._counts, strict=True
         ):
+            if isinstance(op, (Take, Put)):
+                continue
             density = float(busy / all_) if all_ else None
             path = "dense" if isinstance(op, (Project, MatMul)) else ""
             operations.append(OperationStatistics(op.name, op.kind, 1e3 * float(seconds), density, path))

@@ -24,6 +24,7 @@ from ptq4snn.runtime.statistics import OperationStatistics, Statistics
 __all__ = ["NativeExecutor", "available", "peak"]
 
 VARIABLE = "PTQ4SNN_KERNELS"
+MOVES = ("keep", "take", "put")  # of values in and out
 PROJECTIONS = ("project", "project_neuron", "project_rows")
 
 
@@ -110,7 +111,7 @@ class NativeExecutor:
         operations = [
             _statistics(name, kind, dict(zip(COUNTERS, row.tolist(), strict=True)))
             for (name, kind), row in zip(self._operations, rows, strict=True)
-            if kind != "keep"
+            if kind not in MOVES
         ]
         weights, arena, state = (self._engine.size(what) for what in range(3))
         return Statistics(self.kernels, tuple(operations), *self._seen, weights, state, arena)
