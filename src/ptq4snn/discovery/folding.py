@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ptq4snn.discovery.batchnorm import batch_norm, left_of_norm
 from ptq4snn.discovery.chains import carry_constants
 from ptq4snn.discovery.discover import Discovery, reset_neurons
-from ptq4snn.discovery.exclusion import advice, is_inside
+from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.info import NeuronInfo, Norm
 from ptq4snn.discovery.mirror import Mirror, norm_axis
 from ptq4snn.discovery.opening import bake, readable
@@ -268,8 +268,8 @@ def _spikes(
 
     handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in firing]
     parts = [n.removesuffix(".plain") for n in discovery.projections]  # of opened ones the whole
-    parts = [n for n in parts if not is_inside(n, firing)]
-    leaves = [*firing, *parts, *discovery.norms]
+    there = {n for n, _ in model.named_modules()}  # a compound's parts are not all in the user's model
+    leaves = [n for n in (*firing, *parts, *discovery.norms) if n in there]
     handles += [model.get_submodule(n).register_forward_pre_hook(widen, with_kwargs=True) for n in leaves]
     reset_neurons(model)
     try:

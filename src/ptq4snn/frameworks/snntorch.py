@@ -222,11 +222,10 @@ def _objection(leaky: Any, kind: type) -> tuple[str, str] | None:
             "with beta = 0 a delayed subtraction is remembered by no state",
             "use beta > 0, reset_delay=False or reset_mechanism='zero'",
         )
-    if kind.__name__ != "Leaky" and reset == "hard" and leaky.reset_delay:
+    if kind.__name__ == "RSynaptic" and reset != "none" and not leaky.reset_delay:
         return (
-            "with reset_mechanism='zero' and reset_delay=True it also forgets the input of the step behind a "
-            "spike",
-            "construct it with reset_delay=False",
+            "with reset_delay=False it resets by the spikes that it is handed, not by those that it fires",
+            "construct it with reset_delay=True",
         )
     if not fires_like(leaky.spike_grad, ">", leaky.threshold.device):
         return (

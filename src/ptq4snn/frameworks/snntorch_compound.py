@@ -1,6 +1,9 @@
 """snnTorch's neurons of more than one state or with weights of their own: Synaptic, RLeaky, RSynaptic.
 
     I[t] = alpha I[t-1] + x[t] (+ W_rec S[t-1])      H[t] = beta V[t-1] + I[t]      (RLeaky: without I)
+
+With reset_mechanism="zero" and reset_delay=True the membrane is 0 in the step behind a spike, whatever comes in
+then: H[t] = beta V[t-1] + (1 - S[t-1]) I[t], V[t] = H[t] (1 - S[t]).
 """
 
 from __future__ import annotations
@@ -41,8 +44,9 @@ class SnnTorchCompound(Compound):
             alpha = values(snn.alpha).clamp(0.0, 1.0)
             self.synapse = Stage(NeuronSpec(alpha, one, level, level, ">", "none", surrogate, emits="current"))
         self.recurrent: nn.Module | None = None
+        self.before = Before()
+        self.pauses = delayed and reset == "hard"
         if "spk" in self.states:
-            self.before = Before()
             self.recurrent = snn.recurrent if snn.all_to_all else OneToOne(snn.V)
         self.last: tuple[Tensor, ...] = ()
         self.reset()
@@ -93,11 +97,14 @@ class SnnTorchCompound(Compound):
         return found if self.synapse is None else found | {"syn": self.synapse.begin}
 
     def _step(self, x: Tensor) -> Tensor:
+        before = self.before(self.last_spikes(x)) if self.recurrent is not None or self.pauses else x
         if self.recurrent is not None:
-            x = x + self.recurrent(self.before(self.last_spikes(x)))
+            x = x + self.recurrent(before)
         read = {}
         if self.synapse is not None:
             x, read["syn"] = self.synapse(x)
+        if self.pauses:
+            x = x * (1 - before)
         spikes, read["mem"] = self.membrane(x)
         read["spk"] = self.spikes = spikes
         self.last = tuple(read[name] for name in self.states)
