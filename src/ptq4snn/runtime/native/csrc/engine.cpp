@@ -42,7 +42,8 @@ Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations)
   const std::vector<Op>& ops = plan_->ops;
   for (int i = 0; i < (int)ops.size(); ++i) {
     const Op& op = ops[(size_t)i];
-    if (i == 0 || op.region != ops[(size_t)i - 1].region) regions_.push_back({i, i, work_of(*plan_, op), 0, 0, op.loop, 1, 1});
+    if (i == 0 || op.region != ops[(size_t)i - 1].region)
+      regions_.push_back({i, i, work_of(*plan_, op), 0, 0, op.loop, 1, 1});
     Region& region = regions_.back();
     region.end = i + 1;
     for (int32_t v : {op.output, op.second}) {

@@ -48,12 +48,12 @@ struct Neurons {
   int32_t channels;
   hot::Reset reset;
   int32_t dither, wide, once;
-  int32_t carried;                       // the second output is the state that the step began with, in units
-  const int64_t *lift_m, *lift_n;        // which is rshift(Vq m, n)
-  int64_t gain;            // x is multiplied by it
-  int64_t bound;           // proven largest |A|
-  const int32_t* channel;  // [positions * channels] or null
-  const int32_t* element;  // likewise
+  int32_t carried;                 // the second output is the state that the step began with, in units
+  const int64_t *lift_m, *lift_n;  // which is rshift(Vq m, n)
+  int64_t gain;                    // x is multiplied by it
+  int64_t bound;                   // proven largest |A|
+  const int32_t* channel;          // [positions * channels] or null
+  const int32_t* element;          // likewise
 };
 
 struct Projection {
