@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, choose_scales
-from ptq4snn.bridge.lattice import Lattice, NeuronLattice, ProjectionLattice
+from ptq4snn.bridge.lattice import SYNAPTIC, Lattice, NeuronLattice, ProjectionLattice
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.bridge.replay import Dynamics, Replay
 from ptq4snn.discovery.folding import Folded, MirrorSpec
@@ -82,7 +82,9 @@ class Assembly:
         fires_at = n.theta if theta is None else theta
         leak, theta, rho = (v.float()[:, None] for v in (n.leak, fires_at, n.rho))
         strict, rounding = spec.comparator == ">", self.recipe.state_rounding
-        return Dynamics(leak, theta, rho, spec.reset, strict, rounding)
+        behind = next((m for m in self.lattice.neurons.values() if m.info.synapse == n.info.name), None)
+        membrane = None if behind is None else self.dynamics(behind)
+        return Dynamics(leak, theta, rho, spec.reset, strict, rounding, membrane, spec.emits == "carried")
 
     def exponents(self, n: NeuronLattice) -> range:
         """Admissible k: from n - F, where a dyadic leak stays exact, to 15 or what 32 bits hold. A first
@@ -93,7 +95,8 @@ class Assembly:
         if self.recipe.state_rounding == "dither":
             high = min(high, PHASE_BITS - n.shift)
         widest = self.fixed_bits(n.info.name) or 8 + (self.recipe.zero_point != "none")
-        while high > low and n.input_bound + 2 ** (min(widest, 16) - 1 + high + n.shift) >= INT32:
+        limit = SYNAPTIC if self.folded.specs[n.info.name].emits != "spikes" else INT32
+        while high > low and n.input_bound + 2 ** (min(widest, 16) - 1 + high + n.shift) >= limit:
             high -= 1
         return range(low, high + 1)
 
@@ -106,7 +109,9 @@ class Assembly:
 
     def plan(self, bits: Mapping[str, Tensor]) -> Plan:
         """The plan in which neuron `n` has the widths bits[n] [C]."""
-        neurons = {n: self._neuron(lattice, bits[n]) for n, lattice in self.lattice.neurons.items()}
+        neurons: dict[str, NeuronPlan] = {}
+        for name, lattice in self.lattice.neurons.items():
+            neurons[name] = self._neuron(self._reached(lattice, neurons), bits[name])
         d = self.folded.discovery
         return Plan(
             recipe=self.recipe.to_dict(),
@@ -120,6 +125,18 @@ class Assembly:
             step_outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.step_outputs),
             excluded=d.excluded,
         )
+
+    def _reached(self, n: NeuronLattice, made: Mapping[str, NeuronPlan]) -> NeuronLattice:
+        """With the largest current that the synapse in front of a membrane can emit."""
+        if n.info.synapse is None:
+            return n
+        synapse = made[n.info.synapse]
+        if synapse.emits == "current":
+            return replace(n, input_bound=synapse.bound)
+        factors = [math.ldexp(m, -s) for m, s in synapse.lift]
+        reach = (2.0 ** (b - 1) * f for b, f in zip(synapse.bits, factors, strict=True))
+        zero = (abs(z) * f for z, f in zip(synapse.zero, factors, strict=True))
+        return replace(n, input_bound=math.ceil(max(r + z for r, z in zip(reach, zero, strict=True))) + 1)
 
     def _mirror(self, m: MirrorSpec) -> MirrorPlan:
         shift = m.shift.cpu() / self.lattice.projections[m.projection].unit
@@ -198,6 +215,10 @@ class Assembly:
             single = theta.float()
             above = single.nextafter(torch.full_like(single, torch.inf))
             theta = torch.where(single > theta, single, above).double()
+        bound = self._bound(n, bits, chosen.zero, [c for c, _ in pairs])
+        if spec.emits != "spikes":
+            theta = torch.full_like(theta, bound + 1.0)
+        lift = [_conversions(r, Fraction2(1, 0))[0] for r in ratios] if spec.emits == "carried" else []
         k = chosen.k.tolist() if chosen.k is not None else [_power_of_two(r * 2.0**-n.shift) for r in ratios]
         return NeuronPlan(
             name=info.name,
@@ -211,7 +232,7 @@ class Assembly:
             shift=n.shift,
             quantum=info.factor,
             over_time=info.over_time,
-            emits_units=info.stream is None and bool(info.projections),
+            emits_units=info.stream is None and bool(info.projections or info.synapse),
             bits=tuple(bits.tolist()),
             zero=tuple((chosen.zero if chosen.zero is not None else torch.zeros_like(bits)).tolist()),
             k=tuple(k),
@@ -222,7 +243,7 @@ class Assembly:
             leak=tuple((f.m, f.n) for f in leaks),
             charge=tuple((c.m, c.n) for c, _ in pairs),
             settle=tuple((s.m, s.n) for _, s in pairs),
-            bound=self._bound(n, bits, chosen.zero, [c for c, _ in pairs]),
+            bound=bound,
             leak_error=max(abs(f.value - float(v)) for f, v in zip(leaks, n.leak, strict=True)),
             elements=info.layout.elements,
             steps=info.steps,
@@ -230,6 +251,8 @@ class Assembly:
             stem=info.stem,
             readout=info.readout,
             zero_state=info.zero_state,
+            emits=spec.emits,
+            lift=tuple((f.m, f.n) for f in lift),
         )
 
     def _bound(self, n: NeuronLattice, bits: Tensor, zero: Tensor | None, charge: list[Fraction2]) -> int:

@@ -22,8 +22,8 @@ from ptq4snn.prepare import Prepared, check_overrides, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.tuning.correction import corrected_biases
-from ptq4snn.tuning.recording import float_traces
 from ptq4snn.tuning.states import tune_states
+from ptq4snn.tuning.tuning_traces import float_traces
 
 __all__ = ["Prepared", "prepare", "run"]
 

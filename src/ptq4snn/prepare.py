@@ -178,7 +178,8 @@ def prepare(
 
 def _warn_if_silent(seen: Observation, folded: Folded) -> None:
     for name, statistics in seen.neurons.items():
-        readout = folded.discovery.neurons[name].readout  # its membrane is the output: it need not fire
+        # what is read as a membrane or hands on a current need not fire
+        readout = folded.discovery.neurons[name].readout or folded.specs[name].emits != "spikes"
         if int(statistics.spikes.sum()) == 0 and not readout:
             warnings.warn(
                 f"the float network is silent: '{name}' never fires on the calibration samples; check the "

@@ -25,9 +25,11 @@ class Oracle:
         self.model, self.x, self.steps, self.batch = model, x, steps, len(x[0])
         self.values: dict[int, list[list[Sample]]] = {}  # [t][b]
         self.states: dict[str, list[Sample]] = {}  # [b], Vq
-        for op in model.program.operations:
-            self.op = op
-            getattr(self, op.kind)(op)
+        goes_round = any(op.kind == "delay" for op in model.program.operations)
+        for _ in range(steps if goes_round else 1):  # each pass makes one more step of what goes round right
+            for op in model.program.operations:
+                self.op = op
+                getattr(self, op.kind)(op)
 
     def shape(self, v: int) -> tuple[int, int]:
         return self.model.program.values[v].positions, self.model.program.values[v].channels
@@ -131,6 +133,12 @@ class Oracle:
             for b in range(self.batch):
                 x = [self.current(i, op) for i in self.at(op.inputs[0], t, b)]
                 done = [self.membrane(n, x[e], v[b][e], channel[e], element[e], t) for e in range(size)]
+                if op.carried:
+                    lift = [(int(n.lift_m[c]), int(n.lift_n[c])) for c in channel]
+                    done = [
+                        (d[0], rshift(old * m, s), d[2])
+                        for d, old, (m, s) in zip(done, v[b], lift, strict=True)
+                    ]
                 v[b] = [d[2] for d in done]
                 rows.append(([d[0] for d in done], [d[1] for d in done]))
             spikes.append([r[0] for r in rows])
@@ -138,6 +146,11 @@ class Oracle:
         self.values[op.output], self.states[op.name] = spikes, v
         if op.potential is not None:
             self.values[op.potential] = potentials
+
+    def delay(self, op: Any) -> None:
+        at_rest = [[0] * prod(self.shape(op.output)) for _ in range(self.batch)]
+        made = self.values.get(op.inputs[0], [at_rest] * self.steps)
+        self.values[op.output] = [at_rest, *made[:-1]]
 
     def current(self, x: int, op: Neuron) -> int:
         n, steps = self.model.neurons[op.name], self.model.program.steps

@@ -6,6 +6,7 @@ bounds the multiplications of one operation on a sample at one step: small for o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -19,6 +20,7 @@ from ptq4snn.network.program import (
     Choice,
     Clip,
     Combine,
+    Delay,
     Gather,
     Input,
     MatMul,
@@ -99,14 +101,45 @@ class Builder(Values):
         factor, shift = self.one(1, 1, 2, 3), self.between(0, 4)
         top = self.peak[v] * factor * 2**shift
         self.neurons[name] = self.membrane(channels, shape, shift, top, once)
+        carried = not once and self.one(True, False, False, False)
+        if carried:
+            lift = {"lift_m": self.integers(0, 2**10, channels), "lift_n": self.integers(0, 8, channels)}
+            self.neurons[name] = replace(self.neurons[name], **lift)
         out = self.add(self.area[v], x.channels, not once, 1, self.summed[v])
         potential = None
-        if self.one(True, False, False):
+        if carried or self.one(True, False, False):
             potential = self.add(self.area[v], x.channels, not once, 2.0**31, self.summed[v])
             self.heads.add(potential)
             self.source[potential] = ("potential", name)
-        self.operations.append(Neuron(out, (v,), name, factor, channel, element, once, potential))
+        self.operations.append(Neuron(out, (v,), name, factor, channel, element, once, potential, carried))
         return out
+
+    def recurrent(self, v: int) -> int:
+        """A neuron whose spikes (or these in another order) come back to it one step later."""
+        if self.summed[v]:
+            return self.neuron(v)
+        x = self.below(v, SMALL)
+        place, channels = len(self.operations), self.values[x].channels
+        before = self.add(self.area[x], channels, True, 1, False)
+        self.operations.append(Delay(before, (before,), self.name("delay")))
+        back = before
+        if self.one(True, False) and self.values[x].positions * channels**2 <= self.work:
+            weight = self.integers(-4, 3, (channels, channels)).astype(np.int8)
+            name, bias = self.name("project"), self.integers(-5, 5, channels)
+            unit = self.rng.uniform(1e-3, 1e-1, channels)
+            self.projections[name] = ProjectionNumbers(weight, 3, bias, 1, False, None, None, unit, "pair")
+            back = self.add(self.area[x], channels, True, 8 * channels + 5, False)
+            self.operations.append(Project(back, (before,), name, None, 1))
+        total = self.like(x, self.peak[x] + self.peak[back], back)
+        self.operations.append(Combine(total, (x, back), self.name("combine"), (1, 1), 0))
+        source = spikes = self.neuron(total)
+        if self.one(True, False):
+            size = self.values[x].positions * channels
+            source = self.add(self.area[x], channels, True, 1, False)
+            index = compact(self.rng.permutation(size))
+            self.operations.append(Gather(source, (spikes,), self.name("gather"), "sum", 1, index))
+        self.operations[place] = replace(self.operations[place], inputs=(source,))
+        return spikes
 
     def pool(self, v: int) -> int:
         v = self.below(v, LARGE)
@@ -242,7 +275,7 @@ class Builder(Values):
 
 KINDS = (
     "project", "project", "neuron", "neuron", "neuron", "pool", "gather", "combine", "multiply", "affine",
-    "clip", "choice", "matmul",
+    "clip", "choice", "matmul", "recurrent",
 )  # fmt: skip
 
 

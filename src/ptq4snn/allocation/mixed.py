@@ -57,6 +57,12 @@ def eligible(prepared: Prepared, assembly: Assembly) -> tuple[list[str], list[in
     return names, sizes, Channels(elements, last)
 
 
+def _rate(prepared: Prepared, name: str) -> Tensor:
+    """r_c of a neuron; of a synaptic current that of the membrane behind it."""
+    behind = (n.name for n in prepared.folded.discovery.neurons.values() if n.synapse == name)
+    return prepared.seen.neurons[next(behind, name)].firing_rate()
+
+
 @dataclass(frozen=True)
 class Candidates:
     """The channels whose bits are to be chosen, all neurons in one row [n]."""
@@ -75,7 +81,7 @@ class Candidates:
             names,
             sizes,
             channels,
-            torch.cat([prepared.seen.neurons[n].firing_rate() for n in names]),
+            torch.cat([_rate(prepared, n) for n in names]),
             torch.cat([g[n] for n in names]),
         )
 

@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from ptq4snn.bridge.basis import Basis
-from ptq4snn.bridge.neuron_lattice import NeuronLattice, neuron_lattice
-from ptq4snn.bridge.projection_lattice import ProjectionLattice, one_scale, projection_lattice
+from ptq4snn.bridge.neuron_lattice import SYNAPTIC, NeuronLattice, membrane_lattice, neuron_lattice
+from ptq4snn.bridge.projection_lattice import ProjectionLattice, one_scale, projection_lattice, tied_scales
 from ptq4snn.bridge.shifts import group_shifts
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.observation.observe import Observation
 from ptq4snn.recipe import Recipe
 
-__all__ = ["Lattice", "NeuronLattice", "ProjectionLattice"]
+__all__ = ["SYNAPTIC", "Lattice", "NeuronLattice", "ProjectionLattice"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ class Lattice:
             made[name] = projection_lattice(basis, name, made, scales.get(name))
         for group in {p.summed for p in infos.values() if p.summed}:
             made |= one_scale(basis, [made[n] for n in group])
+        for group in {p.tied for p in infos.values() if p.tied}:
+            made |= tied_scales(basis, [made[n] for n in group])
         return cls._settled(basis, made)
 
     @classmethod
@@ -70,5 +72,10 @@ class Lattice:
         """Shifts and neurons follow from the projections."""
         shifts = group_shifts(basis.folded, made)
         projections = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
-        names = basis.folded.discovery.neurons
-        return cls(basis, projections, {n: neuron_lattice(basis, n, projections) for n in names})
+        neurons: dict[str, NeuronLattice] = {}
+        for name, info in basis.folded.discovery.neurons.items():  # a synapse before its membrane
+            if info.synapse is None:
+                neurons[name] = neuron_lattice(basis, name, projections)
+            else:
+                neurons[name] = membrane_lattice(basis, name, neurons[info.synapse])
+        return cls(basis, projections, neurons)

@@ -17,8 +17,12 @@ from ptq4snn.bridge.projection_lattice import ProjectionLattice
 from ptq4snn.bridge.shifts import largest_shift
 from ptq4snn.bridge.weights import per_channel
 from ptq4snn.discovery.pairs import NeuronInfo
+from ptq4snn.errors import UnsupportedNeuron
+from ptq4snn.numerics.limits import INT32
 
-__all__ = ["NeuronLattice", "neuron_lattice"]
+__all__ = ["SYNAPTIC", "NeuronLattice", "membrane_lattice", "neuron_lattice"]
+
+SYNAPTIC = INT32 // 2  # a synaptic current stays below it: one bit for it, one for the membrane
 
 
 @dataclass(frozen=True)
@@ -41,16 +45,8 @@ class NeuronLattice:
 def neuron_lattice(basis: Basis, name: str, made: Mapping[str, ProjectionLattice]) -> NeuronLattice:
     """One neuron behind the projections `made`."""
     folded = basis.folded
-    info, spec = folded.discovery.neurons[name], folded.specs[name]
-    theta, leak, gain, rho = (
-        per_channel(folded, name, v, what)
-        for v, what in (
-            (spec.theta, "threshold"),
-            (spec.leak, "leak"),
-            (spec.gain, "gain"),
-            (spec.rho, "reset"),  # last: it is made of the others
-        )
-    )
+    info = folded.discovery.neurons[name]
+    theta, leak, gain, rho = _parameters(basis, name)
     if info.stream is not None:
         base = basis.streams[info.stream][info.source_channel]
         peak = 32768.0 * info.span / info.factor
@@ -65,7 +61,7 @@ def neuron_lattice(basis: Basis, name: str, made: Mapping[str, ProjectionLattice
             [torch.nn.functional.pad(p.lattice, (0, columns - len(p.lattice))) for p in parts]
         )
         base = table[info.source_projection, info.source_channel]
-        shift = parts[0].shift
+        shift = parts[int(info.source_projection[0])].shift
         bound = math.ceil(max(p.bound() for p in parts) * info.window)
     else:
         base = torch.ones(info.layout.channels, dtype=torch.float64)
@@ -76,3 +72,23 @@ def neuron_lattice(basis: Basis, name: str, made: Mapping[str, ProjectionLattice
     if info.stream is None:
         own = scale / per_channel(folded, name, folded.discovery.specs[name].gain, "gain")
     return NeuronLattice(info, theta, rho, leak, gain, scale, own, shift, bound)
+
+
+def membrane_lattice(basis: Basis, name: str, synapse: NeuronLattice) -> NeuronLattice:
+    """A membrane counts what its synapse counts: s_V = s_w 2^k as well as s_I."""
+    theta, leak, gain, rho = _parameters(basis, name)
+    if bool((gain != 1).any()):
+        raise UnsupportedNeuron(
+            f"the membrane '{name}' scales its synaptic current; scale the weights in front of it instead"
+        )
+    info = basis.folded.discovery.neurons[name]
+    return NeuronLattice(info, theta, rho, leak, gain, synapse.scale, synapse.own, synapse.shift, SYNAPTIC)
+
+
+def _parameters(basis: Basis, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Threshold, leak, gain and reset [C]."""
+    spec = basis.folded.specs[name]
+    vectors = {"threshold": spec.theta, "leak": spec.leak, "gain": spec.gain}
+    theta, leak, gain = (per_channel(basis.folded, name, v, what) for what, v in vectors.items())
+    rho = per_channel(basis.folded, name, spec.rho, "reset")  # last: it is made of the others
+    return theta, leak, gain, rho

@@ -18,8 +18,7 @@ from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 
-__all__ = ["ProjectionLattice", "one_scale", "projection_lattice"]
-
+__all__ = ["ProjectionLattice", "one_scale", "projection_lattice", "tied_scales"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class ProjectionLattice:
     mirrored: Tensor  # [C] |shift| that a mirrored BatchNorm adds behind it
     peak: Tensor  # [C] largest |accumulator|, before the shift
     shift: int = 0
+    octaves: int = 0  # of its lattice above that of the finest projection that it is tied to
 
     @property
     def unit(self) -> Tensor:
@@ -67,8 +67,7 @@ def projection_lattice(
     plan = basis.seen.inputs[name].plan() if info.reads == "data" else None
     quantum = _quantum(info, made)
     target, bits = _target(basis, info)
-    weight = folded.weight(name).double().cpu()
-    weight = weight if plan is None else weight * input_scales(weight, plan)
+    weight = _counted_weight(basis, name, plan)
     q = round_nearest(
         weight,
         weight_bits(info, folded, recipe),
@@ -85,6 +84,30 @@ def projection_lattice(
     return ProjectionLattice(
         info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak
     )  # fmt: skip
+
+
+def _counted_weight(basis: Basis, name: str, plan: InputPlan | None) -> Tensor:
+    """The folded weight as it is rounded: of the first projection in steps of its input."""
+    weight = basis.folded.weight(name).double().cpu()
+    return weight if plan is None else weight * input_scales(weight, plan)
+
+
+def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:
+    """Projections that a recurrent neuron sums count the same steps: the coarsest of theirs in every channel,
+    apart from whole octaves between projections (an analog input's steps are far finer than a spike's)."""
+    if basis.recipe.weights is None:
+        return {p.info.name: p for p in parts}
+    size = [float(torch.log2(p.lattice).median()) for p in parts]
+    octaves = [round(s - min(size)) for s in size]
+    base = torch.stack([p.lattice * 2.0**-j for p, j in zip(parts, octaves, strict=True)]).amax(0)
+    out = {}
+    for p, j in zip(parts, octaves, strict=True):
+        lattice = base * 2.0**j
+        weight = _counted_weight(basis, p.info.name, p.input)
+        q = round_nearest(weight, p.weight.bits, scales=lattice * p.weight.scales / p.lattice)
+        peak = _peak(q.integers, p.reach, p.input)
+        out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak, octaves=j)
+    return out
 
 
 def one_scale(basis: Basis, heads: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:

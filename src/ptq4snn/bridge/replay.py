@@ -40,6 +40,8 @@ class Dynamics:
     reset: str
     strict: bool  # fires above the threshold only
     rounding: str
+    behind: Dynamics | None = None  # of a synapse: the membrane that it feeds, which fires
+    carried: bool = False  # a synapse that emits the state it began the step with
 
     def fires(self, h: Tensor) -> Tensor:
         return h > self.theta if self.strict else h >= self.theta
@@ -70,6 +72,8 @@ def replay_cost(
     Potentials are compared in parts of the threshold `trained` [C, 1]; None: it is the neuron's.
     """
     step = step.float()[:, None]
+    if neuron.behind is not None:
+        return _synapse_cost(neuron, neuron.behind, trace, step, levels)
     theta = neuron.theta if trained is None else trained
     v = exact = torch.zeros_like(trace.currents[0])
     flips, drift, apart = torch.zeros_like(v), torch.zeros_like(v), torch.zeros_like(v)
@@ -84,6 +88,27 @@ def replay_cost(
         apart += ((h - reference) / theta).abs_().clamp_max_(1)
         offset = offsets(trace.places, t) if neuron.rounding == "dither" else None
         v = settle(neuron.after(h, s), step, levels, offset)
+    each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
+    return each + RATE_WEIGHT * drift.mean(1, dtype=torch.float64).abs()
+
+
+def _synapse_cost(
+    synapse: Dynamics, membrane: Dynamics, trace: Trace, step: Tensor, levels: Levels
+) -> Tensor:
+    """The same for a synaptic current: what counts are the spikes of the membrane behind it."""
+    current, exact, v = (torch.zeros_like(trace.currents[0]) for _ in range(3))
+    flips, drift, apart = (torch.zeros_like(v) for _ in range(3))
+    for t, (x, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
+        charged, reference = (torch.addcmul(x, i, synapse.leak) for i in (current, exact))
+        h = torch.addcmul(current if synapse.carried else charged, v, membrane.leak)
+        s = membrane.fires(h)
+        difference = s.float() - fired.float()
+        flips += difference.abs()
+        drift += difference
+        apart += ((charged - reference) / membrane.theta).abs_().clamp_max_(1)
+        v, exact = membrane.after(h, s), reference
+        offset = offsets(trace.places, t) if synapse.rounding == "dither" else None
+        current = settle(charged, step, levels, offset)
     each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
     return each + RATE_WEIGHT * drift.mean(1, dtype=torch.float64).abs()
 

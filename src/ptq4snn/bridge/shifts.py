@@ -40,7 +40,8 @@ def group_shifts(folded: Folded, made: Mapping[str, ProjectionLattice]) -> dict[
     for name, p in made.items():
         windows = [folded.discovery.neurons[n].window for n in p.info.feeds] if p.info.stream is None else []
         window = max(windows, default=1.0)
-        shift = largest_shift(float((p.peak + (p.bias.abs() + p.mirrored) / p.lattice).max()) * window)
+        largest = float((p.peak + (p.bias.abs() + p.mirrored) / p.lattice).max()) * window
+        shift = largest_shift(largest * 2.0**p.octaves)
         root = groups.find(name)
         shifts[root] = min(shifts.get(root, MAX_UNIT_SHIFT), shift)
-    return {name: shifts[groups.find(name)] for name in made}
+    return {name: shifts[groups.find(name)] + p.octaves for name, p in made.items()}

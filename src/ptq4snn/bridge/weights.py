@@ -49,7 +49,8 @@ def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | N
 
 def _is_hidden(folded: Folded, neuron: str) -> bool:
     """Whether a neuron's spikes feed another projection: then it is not the output itself."""
-    return any(neuron in p.spike_sources for p in folded.discovery.projections.values())
+    others = (p for p in folded.discovery.projections.values() if not p.tied or neuron not in p.feeds)
+    return any(neuron in p.spike_sources for p in others)
 
 
 def weight_floor(

@@ -23,7 +23,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ptq4snn.network.plan import NeuronPlan, Plan, ProjectionPlan
-from ptq4snn.network.program import Neuron, Program
+from ptq4snn.network.program import Delay, Neuron, Program
 from ptq4snn.numerics.limits import MULTIPLIER_BITS
 
 if TYPE_CHECKING:
@@ -187,11 +187,22 @@ def program_rows(program: Program) -> dict[str, int]:
     }
 
 
+def delayed_spikes(program: Program, op: Delay) -> StateTensor:
+    """Spikes that come back one step later: a bit each, in one row, without tags and shifts like the stem."""
+    value = program.values[op.output]
+    return StateTensor(value.channels, value.positions, (1,), stem=True, scale_bits=0, rows=1)
+
+
 def resident_states(plan: Plan, program: Program | None = None) -> list[StateTensor]:
     """The states a plan keeps between time steps; neurons that carry none are left out. Without the program a
     row is taken for each position."""
     rows = {} if program is None else program_rows(program)
-    return [
+    delays = (
+        []
+        if program is None
+        else [delayed_spikes(program, op) for op in program.operations if isinstance(op, Delay)]
+    )
+    return delays + [
         StateTensor(
             n.channels,
             n.elements,

@@ -18,6 +18,7 @@ from ptq4snn.discovery.pairs import (
     NeuronInfo,
     ProjectionInfo,
     find_streams,
+    find_ties,
     read_neurons,
     read_projections,
 )
@@ -25,6 +26,7 @@ from ptq4snn.discovery.record import record
 from ptq4snn.discovery.walk import TRANSPOSED, Walk, is_projection, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
+from ptq4snn.frameworks.compound import Before
 
 FOREIGN = ("norse", "sinabs", "rockpool", "lava", "bindsnet", "spyx", "nengo_dl", "nirtorch", "braincog")
 
@@ -140,10 +142,10 @@ def _foreign(model: nn.Module) -> str:
 
 def reset_neurons(model: nn.Module) -> None:
     """Forget the state of every neuron, whatever framework it is of."""
-    from ptq4snn.frameworks import Shell
+    from ptq4snn.frameworks import Compound, Shell
 
     for module in model.modules():
-        if isinstance(module, Shell):
+        if isinstance(module, (Shell, Compound)):
             module.reset()
         elif (adapter := adapter_of(module)) is not None:
             adapter.reset(module)
@@ -156,6 +158,8 @@ def _classify(name: str, module: nn.Module, excluded: Collection[str]) -> NodeKi
         return "projection"
     if is_norm(module):
         return "norm"
+    if isinstance(module, Before):
+        return "before"
     return "neuron" if adapter_of(module) is not None else None
 
 
@@ -184,7 +188,8 @@ def discover(
             "returned by the neuron (as snnTorch does), not read from an attribute: return spikes or a "
             "projection instead"
         )
-    streams = find_streams(w)
+    ties = find_ties(w)
+    streams = find_streams(w, ties)
     neurons = _own_steps(w, read_neurons(w, specs, streams), sample.shape[batch_axis])
     specs = {n: s for n, s in specs.items() if n not in w.floating}
     if both := sorted(set(w.floating) & set(neurons)):
@@ -195,7 +200,7 @@ def discover(
     if not neurons:
         hint = "all of them are excluded" if w.floating or excluded else "check the model's forward"
         raise UnsupportedModel(f"no spiking neuron ran in the forward pass that could be quantized; {hint}")
-    projections = read_projections(w, neurons, streams, modules, sample.shape[batch_axis])
+    projections = read_projections(w, neurons, streams, ties, modules, sample.shape[batch_axis])
     return Discovery(
         graph=graph,
         specs=specs,

@@ -3,7 +3,7 @@
 Data      the model's input or what an excluded part gives, or something computed from these alone
 Constant  a parameter, a buffer, a literal
 Count     factor * integer in [lo, hi], made of spikes only
-Current   factor * a sum of projection outputs, one sheet for each summand
+Current   factor * a sum of projection outputs, one sheet for each summand; or what a synapse made of it
 Membrane  a neuron's state, read out
 Opaque    anything else: harmless at the output, an error in front of a neuron or a projection
 """
@@ -80,6 +80,7 @@ class Current:
         1.0  # largest |carrier| where projections emit at most 1 and sums are clipped there (streams)
     )
     over_time: bool = False
+    through: str | None = None  # the neuron that emits it, where it is a synaptic current
 
     @property
     def projections(self) -> frozenset[str]:

@@ -19,12 +19,12 @@ from ptq4snn.discovery.batchnorm import batch_norm, left_of_norm
 from ptq4snn.discovery.chains import carry_constants
 from ptq4snn.discovery.discover import Discovery, reset_neurons
 from ptq4snn.discovery.exclusion import advice
-from ptq4snn.discovery.info import Norm
+from ptq4snn.discovery.info import NeuronInfo, Norm
 from ptq4snn.discovery.mirror import Mirror, norm_axis
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, replace_modules
 from ptq4snn.errors import FoldingError, UnsupportedOperation
-from ptq4snn.frameworks import NeuronSpec, Shell, adapter_of
+from ptq4snn.frameworks import Compound, NeuronSpec, Shell, adapter_of
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
 
 __all__ = ["Folded", "fold", "verify"]
@@ -187,15 +187,16 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
     opened = readable(original, discovery.excluded)
     bake(opened, [x])
     folded = fold(opened, discovery, torch.float64).model
-    expected, outputs = _spikes(original, discovery, x)
-    found, folded_outputs = _spikes(folded, discovery, x)
+    firing = _firing(opened, discovery)
+    expected, outputs = _spikes(original, discovery, firing, x)
+    found, folded_outputs = _spikes(folded, discovery, firing, x)
     for (name, a), (_, b) in zip(expected, found, strict=True):
         if not torch.equal(a, b):
             wrong = int((a != b).sum())
             raise FoldingError(
                 f"after folding, the neuron '{name}' differs from the original in {wrong} of {a.numel()} "
                 f"spikes on a batch in float64; its sources are "
-                f"{list(discovery.neurons[name].projections)}: {_suspect(original, discovery, name)}"
+                f"{list(_info(discovery, name).projections)}: {_suspect(original, discovery, name)}"
             )
     for number, (a, b) in enumerate(zip(outputs, folded_outputs, strict=True)):
         largest = float(a.abs().max()) if a.numel() else 0.0
@@ -207,9 +208,21 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
             )
 
 
+def _firing(opened: nn.Module, discovery: Discovery) -> list[str]:
+    """Modules that return spikes, in the user's model and in the folded one: neurons, and whole compounds."""
+    compounds = {n for n, m in opened.named_modules() if isinstance(m, Compound)}
+    homes = (n if (home := n.rpartition(".")[0]) not in compounds else home for n in discovery.neurons)
+    return list(dict.fromkeys(homes))
+
+
+def _info(discovery: Discovery, name: str) -> NeuronInfo:
+    """The neuron of this name, or the first of the compound."""
+    return next(i for n, i in discovery.neurons.items() if n == name or n.rpartition(".")[0] == name)
+
+
 def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
     """What to look at where a neuron differs: hooks and norms with a forward of their own on its way."""
-    info = discovery.neurons[neuron]
+    info = _info(discovery, neuron)
     for name in (neuron, *info.norms):
         module = model.get_submodule(name)
         if module._forward_hooks or module._forward_pre_hooks:
@@ -234,7 +247,7 @@ def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
 
 
 def _spikes(
-    model: nn.Module, discovery: Discovery, x: Tensor
+    model: nn.Module, discovery: Discovery, firing: list[str], x: Tensor
 ) -> tuple[list[tuple[str, Tensor]], list[Tensor]]:
     """Spikes of every neuron call, in execution order, and the outputs; some frameworks' spikes have to be
     kept in float64."""
@@ -253,9 +266,10 @@ def _spikes(
             lambda a: a.double() if isinstance(a, Tensor) and a.is_floating_point() else a, (args, kwargs)
         )
 
-    handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in discovery.neurons]
+    handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in firing]
     parts = [n.removesuffix(".plain") for n in discovery.projections]  # of opened ones the whole
-    leaves = [*discovery.neurons, *parts, *discovery.norms]
+    there = {n for n, _ in model.named_modules()}  # a compound's parts are not all in the user's model
+    leaves = [n for n in (*firing, *parts, *discovery.norms) if n in there]
     handles += [model.get_submodule(n).register_forward_pre_hook(widen, with_kwargs=True) for n in leaves]
     reset_neurons(model)
     try:

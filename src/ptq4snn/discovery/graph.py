@@ -14,7 +14,7 @@ from torch import Tensor
 
 __all__ = ["Graph", "Node", "NodeKind", "Ref", "Value"]
 
-NodeKind = Literal["op", "projection", "norm", "neuron", "float"]
+NodeKind = Literal["op", "projection", "norm", "neuron", "before", "float"]
 MAX_INDICES = 2**16
 
 

@@ -49,6 +49,7 @@ class NeuronInfo:
     readout: bool = False  # its membrane is an output of the model
     last: bool = False  # its spikes feed the classifier or are the output
     zero_state: bool = False
+    synapse: str | None = None  # the neuron whose current it reads
 
     @property
     def carries_state(self) -> bool:
@@ -75,4 +76,5 @@ class ProjectionInfo:
     stream: int | None = None
     constant: float | None = None  # what 1 everywhere behind the chain's first projection is at its input
     summed: tuple[str, ...] = ()  # projections whose sum is an output of the model, this one among them
+    tied: tuple[str, ...] = ()  # projections that a recurrent neuron sums, this one among them
     decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)

@@ -24,6 +24,8 @@ from ptq4snn.discovery.exclusion import advice, is_inside
 from ptq4snn.discovery.surgery import copy_model, replace_modules, unwrapped
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import UnsupportedOperation
+from ptq4snn.frameworks import compound_of
+from ptq4snn.frameworks.compound import OneToOne
 
 __all__ = ["Opened", "bake", "readable"]
 
@@ -55,15 +57,34 @@ def readable(model: nn.Module, excluded: Collection[str] = ()) -> nn.Module:
         raise UnsupportedOperation(
             f"the model itself is a {type(copy).__name__}; put it into a module that holds it and a neuron"
         )
-    replace_modules(copy, {name: Opened(module, name) for name, module in odd.items()})
+    compounds = _compounds(copy, excluded)
+    inside = (*excluded, *compounds)  # the weights of a compound are its own business
+    replace_modules(copy, {name: Opened(m, name) for name, m in odd.items() if not is_inside(name, inside)})
+    replace_modules(copy, compounds)
     return copy
+
+
+def _compounds(model: nn.Module, excluded: Collection[str]) -> dict[str, nn.Module]:
+    """What stands in the place of neurons that are made of several."""
+    found: dict[str, nn.Module] = {}
+    for name, module in model.named_modules():
+        if is_inside(name, (*excluded, *found)):
+            continue
+        made = compound_of(module, name)
+        if made is not None and name == "":
+            raise UnsupportedOperation(
+                f"the model itself is a {type(module).__name__}; put it into a module that holds it"
+            )
+        if made is not None:
+            found[name] = made
+    return found
 
 
 def bake(model: nn.Module, samples: list[Tensor]) -> None:
     """Give the plain projection of every opened module the weight that arrives there; it must be the same in
     every call, for all of the samples."""
     opened = [m for m in model.modules() if isinstance(m, Opened)]
-    if not opened:
+    if not opened and not any(isinstance(m, OneToOne) and m.each is None for m in model.modules()):
         return
     for m in opened:
         m.arrivals = []

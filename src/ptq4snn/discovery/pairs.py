@@ -24,7 +24,7 @@ from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec
 
 __all__ = [
-    "Groups", "Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role", "find_streams",
+    "Groups", "Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role", "find_streams", "find_ties",
     "read_neurons", "read_projections",
 ]  # fmt: skip
 
@@ -48,7 +48,7 @@ class Groups:
 
 
 def _sheets(fact: Fact) -> tuple[Sheet, ...]:
-    return fact.sheets if isinstance(fact, Current) else ()
+    return fact.sheets if isinstance(fact, Current) and fact.through is None else ()
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
@@ -62,14 +62,58 @@ def _calls_of(w: Walk) -> dict[str, list[NeuronCall]]:
     return calls
 
 
-def find_streams(w: Walk) -> dict[str, int]:
-    """Stream number of every projection that writes into a sum."""
+def find_ties(w: Walk) -> dict[str, tuple[str, ...]]:
+    """Of every projection that a recurrent neuron sums, all that it sums: W x[t] + W_rec s[t-1] is one
+    projection over both inputs, with one scale a channel, so that nothing but adds is needed."""
+    calls = _calls_of(w)
+    feeds: dict[str, set[str]] = {}  # neuron -> projections whose currents reach it, directly or not
+    for name, cs in calls.items():
+        feeds[name] = {p for c in cs for p in _projections(c.fact)}
+    for name, cs in calls.items():
+        feeds[name] |= {p for c in cs for p in feeds.get(_through(c.fact) or "", ())}
+    reads: dict[str, set[str]] = {}  # projection -> neurons that it reads
+    for p in w.projections:
+        reads.setdefault(p.name, set()).update(p.fact.sources if isinstance(p.fact, Count) else ())
+    ties: dict[str, tuple[str, ...]] = {}
+    for name, cs in calls.items():
+        summed = sorted(frozenset().union(*(_projections(c.fact) for c in cs if len(_sheets(c.fact)) > 1)))
+        alone = all({n for n in feeds if p in feeds[n]} <= _with_membrane(calls, name) for p in summed)
+        if summed and alone and any(_depends(p, name, feeds, reads, calls) for p in summed):
+            ties |= dict.fromkeys(summed, tuple(summed))
+    return ties
+
+
+def _with_membrane(calls: dict[str, list[NeuronCall]], name: str) -> set[str]:
+    """A neuron and, where it is a synapse, the neurons behind it."""
+    return {name} | {n for n, cs in calls.items() if any(_through(c.fact) == name for c in cs)}
+
+
+def _depends(
+    projection: str, neuron: str, feeds: dict[str, set[str]], reads: dict[str, set[str]],
+    calls: dict[str, list[NeuronCall]],
+) -> bool:  # fmt: skip
+    """Whether a projection reads, through whatever lies between, spikes of the neuron that it feeds."""
+    goal, todo, seen = _with_membrane(calls, neuron), [projection], set[str]()
+    while todo:
+        p = todo.pop()
+        if p in seen:
+            continue
+        seen.add(p)
+        if reads.get(p, set()) & goal:
+            return True
+        todo += [q for n in reads.get(p, ()) for q in feeds.get(n, ())]
+    return False
+
+
+def find_streams(w: Walk, ties: dict[str, tuple[str, ...]]) -> dict[str, int]:
+    """Stream number of every projection that writes into a sum which is not tied."""
     groups = Groups()
     for call in w.neurons:
-        if len(_sheets(call.fact)) > 1:
+        if len(_sheets(call.fact)) > 1 and not _projections(call.fact) <= set(ties):
             groups.join(sorted(_projections(call.fact)))
     for name, calls in _calls_of(w).items():
-        if len({_projections(c.fact) for c in calls}) > 1:  # reads them all on one scale
+        found = {_projections(c.fact) for c in calls}
+        if len(found) > 1 and not frozenset().union(*found) <= set(ties):  # reads them all on one scale
             _check_reuse(w, name, calls)
             groups.join(sorted(frozenset().union(*(_projections(c.fact) for c in calls))))
     roots = {n: groups.find(n) for n in groups.parent}
@@ -78,7 +122,12 @@ def find_streams(w: Walk) -> dict[str, int]:
 
 
 def _projections(fact: Fact) -> frozenset[str]:
-    return fact.projections if isinstance(fact, Current) else frozenset()
+    """Those that a current comes from without a neuron between."""
+    return fact.projections if isinstance(fact, Current) and fact.through is None else frozenset()
+
+
+def _through(fact: Fact) -> str | None:
+    return fact.through if isinstance(fact, Current) else None
 
 
 def _check_reuse(w: Walk, name: str, calls: list[NeuronCall]) -> None:
@@ -97,26 +146,33 @@ def read_neurons(w: Walk, specs: dict[str, NeuronSpec], streams: dict[str, int])
     )
     final = _feeding_output(w)
     ran = {p.name: i for i, p in reversed(list(enumerate(w.projections)))}
-    out = {}
+    out: dict[str, NeuronInfo] = {}
     for name, calls in _calls_of(w).items():
         if any(c.layout != calls[0].layout for c in calls):
             raise UnsupportedOperation(
                 f"the neuron '{name}' is called with states of different shapes; use one each"
             )
         projections = sorted(frozenset().union(*(_projections(c.fact) for c in calls)), key=lambda n: ran[n])
-        read = _read_current if projections else _read_bare
+        synapse = _through(calls[0].fact)
+        read = _read_current if projections else _read_bare if synapse is None else _read_synaptic
         fields = read(calls, tuple(projections), specs[name], w, streams)
+        stem = fields["kind"] == "pair" and any(p in stems for p in projections)
         out[name] = NeuronInfo(
             name=name,
             layout=calls[0].layout,
             steps=sum(c.steps or 1 for c in calls),
             over_time=any(c.fact.over_time for c in calls),  # type: ignore[union-attr]
-            stem=fields["kind"] == "pair" and any(p in stems for p in projections),
+            stem=stem if synapse is None else out[synapse].stem,
             readout=name in readouts,
             last=name in final,
             **fields,
         )
-    return out
+    return {n: replace(i, last=_reaches_last(i, out)) for n, i in out.items()}
+
+
+def _reaches_last(info: NeuronInfo, neurons: dict[str, NeuronInfo]) -> bool:
+    """Whether a neuron, or the membrane behind a synapse, feeds what makes the output."""
+    return info.last or any(n.last for n in neurons.values() if n.synapse == info.name)
 
 
 def _feeding_output(w: Walk) -> set[str]:
@@ -124,6 +180,7 @@ def _feeding_output(w: Walk) -> set[str]:
     made_output = set[str]().union(*(f.projections for f in w.leaving if isinstance(f, (Current, Opaque))))
     names = {n for f in w.leaving if isinstance(f, Count) for n in f.sources}
     names |= {f.neuron for f in w.leaving if isinstance(f, Membrane)}
+    names |= {s for c in w.neurons if c.name in names and (s := _through(c.fact)) is not None}
     for call in w.neurons:
         if call.name in names:
             made_output |= _projections(call.fact)
@@ -139,6 +196,7 @@ def _read_current(
     facts = [c.fact for c in calls if isinstance(c.fact, Current)]
     sheets = [s for f in facts for s in f.sheets]
     summed = any(len(f.sheets) > 1 for f in facts) or len({f.projections for f in facts}) > 1
+    summed = summed and any(p in streams for p in projections)
     if len({f.factor for f in facts}) > 1:
         raise UnsupportedOperation(
             f"the neuron '{calls[0].name}' is called on currents of different quanta; use one each"
@@ -160,6 +218,32 @@ def _read_current(
         "lo": 0.0,
         "hi": 0.0,
         "stream": next((streams[p] for p in projections if p in streams), None),
+    }
+
+
+def _read_synaptic(
+    calls: list[NeuronCall], projections: tuple[str, ...], spec: NeuronSpec, w: Walk, streams: dict[str, int]
+) -> dict[str, Any]:
+    """A membrane behind a synapse: one state behind the other, channel by channel."""
+    through = {_through(c.fact) for c in calls}
+    if len(through) > 1:
+        raise UnsupportedOperation(
+            f"the neuron '{calls[0].name}' is called behind several synaptic currents; use one neuron each"
+        )
+    channels = torch.arange(calls[0].layout.channels)
+    return {
+        "kind": "pair",
+        "projections": (),
+        "spike_sources": (),
+        "norms": (),
+        "ops": (),
+        "source_projection": torch.zeros_like(channels),
+        "source_channel": channels,
+        "factor": 1.0,
+        "window": 1.0,
+        "lo": 0.0,
+        "hi": 0.0,
+        "synapse": through.pop(),
     }
 
 
@@ -196,7 +280,8 @@ def _read_bare(
 
 
 def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str, int],
-                     modules: dict[str, nn.Module], batch: int) -> dict[str, ProjectionInfo]:  # fmt: skip
+                     ties: dict[str, tuple[str, ...]], modules: dict[str, nn.Module],
+                     batch: int) -> dict[str, ProjectionInfo]:  # fmt: skip
     sinks: dict[str, list[Sheet]] = {}
     for fact in [c.fact for c in w.neurons] + [c.fact for c in w.projections] + w.leaving:
         for s in _sheets(fact):
@@ -212,7 +297,8 @@ def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str,
         norms = _norms(w, name, sinks.get(name, []))
         check_borders(w, name, norms, modules)
         info = _read_projection(cs, norms, w, neurons, streams, macs)
-        out[name] = replace(info, constant=even_constant(w, cs, modules[name]))
+        constant = even_constant(w, cs, modules[name])
+        out[name] = replace(info, constant=constant, tied=ties.get(name, ()))
     return out
 
 
@@ -262,6 +348,11 @@ def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -
     return role, decode
 
 
+def _is_rest(fact: Fact) -> bool:
+    """Whether it stands for the spikes before the first step."""
+    return isinstance(fact, Count) and not fact.sources and fact.lo == fact.hi == 0
+
+
 def _read_projection(
     calls: list[ProjectionCall], norms: tuple[Norm, ...], w: Walk, neurons: dict[str, NeuronInfo],
     streams: dict[str, int], macs: int,
@@ -276,8 +367,8 @@ def _read_projection(
         raise UnsupportedOperation(
             f"'{name}' is called on spikes and on other inputs; give each its own projection"
         )
-    scaled = [f for f in facts if isinstance(f, (Count, Current))]
-    counts = [f for f in facts if isinstance(f, Count)]
+    scaled = [f for f in facts if isinstance(f, (Count, Current)) and not _is_rest(f)]
+    counts = [f for f in scaled if isinstance(f, Count)]
     factor = min((f.factor for f in scaled), default=1.0)
     reads: Any = {Data: "data", Count: "count", Current: "chain"}[type(facts[0])]
     return ProjectionInfo(

@@ -127,10 +127,19 @@ def _visit(w: Walk, graph: Graph, node: Node, modules: dict[str, nn.Module]) -> 
     if node.kind == "neuron":
         return _neuron(w, graph, node, modules[node.target])
     facts = [w.facts[i] for i in node.inputs]
+    if node.kind == "before":
+        return [_at_rest(facts[0])]
     if node.kind == "float":
         w.exits += [f for f in facts if not isinstance(f, (Data, Constant))]
         return [Data(floating=True)] * len(node.outputs)
     return apply(graph, node, facts)
+
+
+def _at_rest(fact: Fact) -> Fact:
+    """Zeros in the place of what is not there yet at the first step: spikes of which none came."""
+    if isinstance(fact, Constant) and fact.value == 0:
+        return Count(1.0, 0.0, 0.0, frozenset())
+    return fact
 
 
 def _input(node: Node) -> int:
@@ -170,7 +179,7 @@ def _slim(fact: Fact, lead: int) -> Fact:
 
 def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     value = _input(node)
-    fact = w.facts[value]
+    fact = _at_rest(w.facts[value])
     _refuse(node.target, f"the projection '{node.target}'", fact)
     if isinstance(fact, Current) and len(fact.sheets) > 1:
         raise UnsupportedOperation(
@@ -270,8 +279,20 @@ def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     step = (
         step.reshape([-1, *[1] * (len(shape) - 1)]) if steps is not None else step.reshape([1] * len(shape))
     )
-    spikes = Count(1.0, 0.0, 1.0, frozenset([node.target]), numbers.expand(shape) + TIME * step)
-    return [spikes, *[Membrane(node.target)] * (len(node.outputs) - 1)]
+    out: Fact = Count(1.0, 0.0, 1.0, frozenset([node.target]), numbers.expand(shape) + TIME * step)
+    if adapter.spec(module, node.target).emits != "spikes":
+        out = _emitted(w, node.target, fact)
+    return [out, *[Membrane(node.target)] * (len(node.outputs) - 1)]
+
+
+def _emitted(w: Walk, name: str, fact: Fact) -> Current:
+    """The current behind a neuron that never fires: the one in front of it, through that neuron."""
+    if not isinstance(fact, Current) or fact.through is not None:
+        raise UnsupportedOperation(
+            f"the synaptic current '{name}' is not fed by a projection; put a linear layer or a convolution "
+            "in front of it"
+        )
+    return replace(fact, sheets=fact.sheets[:1], factor=1.0, window=1.0, span=1.0, through=name)
 
 
 def _check_aligned(w: Walk, current: Current) -> None:

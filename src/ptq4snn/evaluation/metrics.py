@@ -74,9 +74,7 @@ def evaluate(
             m.training = True
 
 
-def _evaluate(
-    model: nn.Module, batches: Iterable[Any], scoring: Scoring, progress: Progress
-) -> Result:
+def _evaluate(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progress: Progress) -> Result:
     batch_axis, limit = scoring.batch_axis, scoring.limit
     first: Tensor | None = None
     readout: Readout | None = None

@@ -8,13 +8,14 @@ with needed_by("ptq4snn.frameworks"):
     from torch import nn
 
 from ptq4snn.frameworks.adapter import Adapter, NeuronSpec, Shell
+from ptq4snn.frameworks.compound import Compound, StageAdapter
 from ptq4snn.frameworks.native import NativeAdapter
 from ptq4snn.frameworks.snntorch import SnnTorchAdapter
 from ptq4snn.frameworks.spikingjelly import SpikingJellyAdapter
 
-__all__ = ["Adapter", "NeuronSpec", "Shell", "adapter_of", "register"]
+__all__ = ["Adapter", "Compound", "NeuronSpec", "Shell", "adapter_of", "compound_of", "register"]
 
-_adapters: list[Adapter] = [NativeAdapter(), SpikingJellyAdapter(), SnnTorchAdapter()]
+_adapters: list[Adapter] = [NativeAdapter(), StageAdapter(), SpikingJellyAdapter(), SnnTorchAdapter()]
 
 
 def register(adapter: Adapter) -> None:
@@ -25,3 +26,10 @@ def register(adapter: Adapter) -> None:
 def adapter_of(module: nn.Module) -> Adapter | None:
     """The adapter that recognises `module` as a neuron, or None."""
     return next((a for a in _adapters if a.matches(module)), None)
+
+
+def compound_of(module: nn.Module, path: str) -> Compound | None:
+    """What a neuron of several states, or with weights of its own, is made of; None for all others."""
+    parts = getattr(adapter_of(module), "parts", None)
+    made: Compound | None = None if parts is None else parts(module, path)
+    return made

@@ -5,6 +5,10 @@ Canonical form, in the shifted variable V - v_rest (shapes: one sample's state, 
     H[t] = leak * V[t-1] + gain * x[t]
     S[t] = H[t] >= theta   (or >)
     V[t] = H (1 - S)  (hard)     H - rho S  (soft)     H  (none)
+
+A framework's neuron with more states or with weights of its own is several of these, one behind the other:
+a *compound* (frameworks/compound.py). A synaptic current is the canonical neuron that never fires and hands
+on H[t], or the V[t-1] that it carried into the step.
 """
 
 from __future__ import annotations
@@ -18,16 +22,20 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from ptq4snn.frameworks.core import NeuronCore
 
-__all__ = ["Adapter", "Comparator", "NeuronSpec", "Reset", "Shell", "Surrogate"]
+__all__ = ["Adapter", "Comparator", "Emits", "NeuronSpec", "Reset", "Shell", "Surrogate"]
 
 Comparator = Literal[">=", ">"]
 Reset = Literal["hard", "soft", "none"]
+Emits = Literal["spikes", "current", "carried"]  # S[t]; H[t]; V[t-1]
 Surrogate = Callable[[Tensor], Tensor]  # u = H - theta  ->  spikes, with the model's surrogate gradient
 
 
 @dataclass(frozen=True)
 class NeuronSpec:
-    """A neuron in canonical form. Tensors are float64, 0-dim or broadcastable to one sample's state."""
+    """A neuron in canonical form. Tensors are float64, 0-dim or broadcastable to one sample's state.
+
+    What emits a current never fires; its theta is the size of a current that matters to what it feeds.
+    """
 
     leak: Tensor
     gain: Tensor
@@ -37,6 +45,7 @@ class NeuronSpec:
     reset: Reset
     surrogate: Surrogate
     v_rest: float = 0.0
+    emits: Emits = "spikes"
 
 
 class Shell(nn.Module):

@@ -51,6 +51,10 @@ class NeuronCore(nn.Module):
         """Inverse of `state_value`; a value off the grid is brought to it."""
         raise NotImplementedError
 
+    def emitted(self, h: Tensor, v: Tensor | None) -> Tensor:
+        """What a neuron that emits a current hands on, as the next one counts it: H[t], or V[t-1]."""
+        raise NotImplementedError
+
     def step(self, x: Tensor, v: Tensor | None, t: int) -> tuple[Tensor, Tensor, Tensor]:
         """One time step: spikes S[t], state V[t], pre-fire potential H[t]."""
         h = self.charge(x, v)
@@ -87,6 +91,8 @@ class FloatCore(NeuronCore):
         return current if v is None else current + self._value(self.spec.leak, x) * v
 
     def fire(self, h: Tensor) -> Tensor:
+        if self.spec.emits != "spikes":
+            return torch.zeros_like(h)
         theta = self._value(self.spec.theta, h)
         s = h >= theta if self.spec.comparator == ">=" else h > theta
         return s.to(h.dtype)
@@ -96,6 +102,11 @@ class FloatCore(NeuronCore):
             return h * (1 - s)
         if self.spec.reset == "soft":
             return h - self._value(self.spec.rho, h) * s
+        return h
+
+    def emitted(self, h: Tensor, v: Tensor | None) -> Tensor:
+        if self.spec.emits == "carried":
+            return torch.zeros_like(h) if v is None else v
         return h
 
     def potential(self, h: Tensor) -> Tensor:

@@ -15,7 +15,10 @@ from ptq4snn.errors import UnsupportedNeuron
 from ptq4snn.frameworks.adapter import Comparator, Shell
 from ptq4snn.frameworks.core import NeuronCore
 
-__all__ = ["StatefulShell", "fires_like", "origins", "overridden", "refusal", "values"]
+__all__ = [
+    "StatefulShell", "fires_like", "origins", "overridden", "reference_current", "refusal",
+    "values",
+]  # fmt: skip
 
 REGISTER = "register an adapter for it with ptq4snn.frameworks.register"
 
@@ -56,6 +59,11 @@ def values(value: float | Tensor) -> Tensor:
     while tensor.shape[0] == 1:
         tensor = tensor.squeeze(0)
     return tensor.clone()
+
+
+def reference_current(theta: Tensor, leak: Tensor) -> Tensor:
+    """The size of a synaptic current that matters: what holds the membrane behind it at its threshold."""
+    return theta * (1 - leak).clamp_min(1 / 16)
 
 
 def fires_like(surrogate: Callable[[Tensor], Tensor], comparator: Comparator, device: torch.device) -> bool:

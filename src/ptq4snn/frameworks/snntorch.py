@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.frameworks.adapter import NeuronSpec, Reset, Shell, Surrogate
+from ptq4snn.frameworks.compound import Compound
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.frameworks.foreign import (
     REGISTER,
@@ -30,6 +31,7 @@ from ptq4snn.frameworks.foreign import (
     refusal,
     values,
 )
+from ptq4snn.frameworks.snntorch_compound import COMPOUNDS, compound
 from ptq4snn.models.neuron import fire
 
 __all__ = ["SnnTorchAdapter"]
@@ -198,9 +200,9 @@ def _surrogate(leaky: Any) -> Surrogate:
 
 
 def _objection(leaky: Any, kind: type) -> tuple[str, str] | None:
-    """Why a Leaky still has no canonical form, and what to do; None if it has."""
+    """Why a Leaky (or a compound) still has no canonical form, and what to do; None if it has."""
     if (name := overridden(leaky, kind)) is not None:
-        return f"it replaces {name}() of Leaky", REMEDY
+        return f"it replaces {name}() of {kind.__name__}", REMEDY
     reset = _reset(leaky)
     if reset is None or int(leaky.reset_mechanism_val) != CODES[reset]:
         return (
@@ -220,6 +222,11 @@ def _objection(leaky: Any, kind: type) -> tuple[str, str] | None:
             "with beta = 0 a delayed subtraction is remembered by no state",
             "use beta > 0, reset_delay=False or reset_mechanism='zero'",
         )
+    if kind.__name__ == "RSynaptic" and reset != "none" and not leaky.reset_delay:
+        return (
+            "with reset_delay=False it resets by the spikes that it is handed, not by those that it fires",
+            "construct it with reset_delay=True",
+        )
     if not fires_like(leaky.spike_grad, ">", leaky.threshold.device):
         return (
             "its spike_grad does not return 1 where u > 0 and 0 elsewhere",
@@ -232,8 +239,8 @@ class SnnTorchAdapter:
     name = "snntorch"
 
     def matches(self, module: nn.Module) -> bool:
-        if isinstance(module, Shell):
-            return False  # a shell is a Leaky too
+        if isinstance(module, (Shell, Compound)):
+            return False  # a shell is a Leaky too, a compound what it stands for
         # the layer inside RLeaky and RSynaptic lives in the same folder but is no neuron
         classes = [c for c in origins(module, "snntorch") if c.__name__ != "RecurrentOneToOne"]
         return any(c.__module__.startswith("snntorch._neurons") for c in classes)
@@ -257,6 +264,14 @@ class SnnTorchAdapter:
             reset=reset or "none",
             surrogate=_surrogate(leaky),
         )
+
+    def parts(self, module: nn.Module, path: str) -> Compound | None:
+        kind = next((c for c in origins(module, "snntorch") if c.__name__ in COMPOUNDS), None)
+        if kind is None:
+            return None
+        if (objection := _objection(module, kind)) is not None:
+            raise refusal(path, module, *objection)
+        return compound(module, kind, _reset(module) or "none", _surrogate(module))
 
     def steps(self, module: nn.Module, x: Tensor) -> int | None:
         return None

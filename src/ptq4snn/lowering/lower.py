@@ -15,11 +15,14 @@ from ptq4snn.discovery.operations import rules_by_name
 from ptq4snn.discovery.record import FACTORIES, FILLED, record
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import Shell
+from ptq4snn.frameworks.compound import Before
 from ptq4snn.lowering import logic, lower_arithmetic, lower_pooling, lower_shaping, products
 from ptq4snn.lowering.builder import Builder
+from ptq4snn.lowering.delays import Loop, close_loops, lower_before
 from ptq4snn.lowering.lower_outputs import lower_output
 from ptq4snn.lowering.neurons import NeuronRun, lower_neuron
 from ptq4snn.lowering.operands import first_argument
+from ptq4snn.lowering.ordering import ordered
 from ptq4snn.lowering.projections import lower_mirror, lower_projection
 from ptq4snn.lowering.tracked import INPUT, Constant, Fact, Refused, Tracked
 from ptq4snn.lowering.trimming import trimmed
@@ -36,7 +39,9 @@ BATCH = 2  # two samples show where the batch axis is
 RULES: dict[str, Any] = rules_by_name(
     lower_shaping.RULES | lower_arithmetic.RULES | logic.RULES | products.RULES | lower_pooling.RULES
 )
-MODULES: dict[str, Any] = {"projection": lower_projection, "neuron": lower_neuron, "norm": lower_mirror}
+MODULES: dict[str, Any] = {
+    "projection": lower_projection, "neuron": lower_neuron, "norm": lower_mirror, "before": lower_before,
+}  # fmt: skip
 
 
 def classify(_name: str, module: nn.Module) -> NodeKind | None:
@@ -44,6 +49,8 @@ def classify(_name: str, module: nn.Module) -> NodeKind | None:
         return "projection"
     if isinstance(module, Mirror):
         return "norm"
+    if isinstance(module, Before):
+        return "before"
     return "neuron" if isinstance(module, Shell) else None
 
 
@@ -112,6 +119,7 @@ class Lowering:
         self.shape, self.batch_axis, self.time_axis = shape, batch_axis, time_axis
         self.facts: dict[int, Fact] = {}
         self.runs: dict[str, NeuronRun] = {}
+        self.loops: dict[str, Loop] = {}  # by the module that reads the step before
         self.total_steps = _total_steps(q, graph)
         self.potential_read = self._potentials()
         self.at = 0
@@ -144,9 +152,14 @@ class Lowering:
                 self.facts.pop(value, None)
         self.at = len(self.graph.nodes)
         self._check_steps()
+        try:
+            close_loops(self)
+        except Refused as why:
+            raise UnsupportedOperation(f"the model {why}") from why
         outputs = tuple(lower_output(self, i, self.facts[v]) for i, v in enumerate(self.graph.outputs))
         b = self.builder
-        return trimmed(Program(self.plan.steps, self.input, tuple(b.values), tuple(b.operations), outputs))
+        program = Program(self.plan.steps, self.input, tuple(b.values), tuple(b.operations), outputs)
+        return ordered(trimmed(program))
 
     def _input(self) -> Tracked:
         """Numbers of the input: batch and time at their axes, the rest row-major."""
@@ -195,5 +208,6 @@ class Lowering:
 def _place(node: Node) -> str:
     if node.kind != "op":
         kinds = {"projection": "the projection", "neuron": "the neuron", "norm": "the norm"}
+        kinds["before"] = "the recurrence"
         return f"{kinds[node.kind]} '{node.target}'"
     return f"{node.op.lstrip('_')} in '{node.scope or 'the model'}'"

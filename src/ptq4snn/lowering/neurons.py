@@ -103,15 +103,17 @@ def _new_neuron(w: Lowering, node: Node, x: Tracked, element: Tensor, factor: in
     channel[element.reshape(-1)] = numbers.reshape(-1)
     state[element.reshape(-1)] = everything
     once = not v.time and (w.total_steps[node.target] == 1 if b.steps > 1 else b.is_summed(value))
-    potential = None
-    if w.potential_read[node.target]:
+    potential, emits = None, w.plan.neurons[node.target].emits
+    if emits == "carried" and w.potential_read[node.target]:
+        raise Refused("hands on the current it began the step with, and the model reads the one behind it")
+    if w.potential_read[node.target] or emits != "spikes":
         if not getattr(w.modules[node.target], "_keeps_potential", True):
             raise Refused("returns its state behind the reset; construct it with reset_delay=True")
         potential = b.new_value(replace(v, time=not once), b.is_summed(value))
     spikes = b.add(
         Neuron, (value,), (v.positions, v.channels), node.target, not once, factor=factor,
         channel=_unless(channel, everything % v.channels), element=_unless(state, everything), once=once,
-        potential=potential,
+        potential=potential, carried=emits == "carried",
     )  # fmt: skip
     return NeuronRun(key, 0, spikes, potential, element)
 
@@ -141,6 +143,8 @@ def _spikes(w: Lowering, node: Node, run: NeuronRun, done: int, ran: int, multi:
     sample = sample.reshape(*sample.shape, *[1] * run.element.dim())
     numbers = number(sample, run.element, run.element.numel())
     out: list[Fact] = [Tracked(run.spikes, numbers, "count", binary=True)]
+    if w.plan.neurons[node.target].emits != "spikes":
+        out = [Tracked(run.potential or 0, numbers, "current")]
     for _ in node.outputs[1:]:  # the membrane: a value of its own where something else reads it
         name = node.target
         unread = run.potential is None

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import same
+from ptq4snn.lowering.delays import is_rest, step_before
 from ptq4snn.lowering.numbering import Split, number, unique_rows
 from ptq4snn.lowering.operands import complete, first_argument, times, tracked
 from ptq4snn.lowering.tracked import INPUT, Fact, Refused, Tracked
@@ -27,7 +28,9 @@ __all__ = ["lower_mirror", "lower_projection"]
 def lower_projection(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     module = w.modules[node.target]
     assert isinstance(module, QuantProjection)
-    x = tracked(w.facts[first_argument(node)])
+    fact = w.facts[first_argument(node)]
+    goes_round = node.target in w.loops or is_rest(fact)
+    x = step_before(w, node, fact) if goes_round else tracked(fact)
     if x.summed is not None:
         raise Refused("reads a sum of some of the time steps only")
     if (x.kind == "data") != (module.quantizer is not None):

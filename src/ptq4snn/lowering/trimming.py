@@ -11,20 +11,24 @@ __all__ = ["trimmed"]
 
 def trimmed(p: Program) -> Program:
     """The operations that outputs and neurons are made of."""
-    wanted = {o.value for o in p.outputs}
-    kept: list[Operation] = []
-    for o in reversed(p.operations):
-        if o.output in wanted or isinstance(o, Neuron):
-            wanted.update((o.output, *o.inputs))
-            kept.insert(0, o)
-    wanted.update(o.potential for o in kept if isinstance(o, Neuron) and o.potential is not None)
+    wanted = {o.value for o in p.outputs}.union(*(_made(o) for o in p.operations if isinstance(o, Neuron)))
+    count = 0
+    while count < len(wanted):  # once, and again where something goes round
+        count = len(wanted)
+        for o in reversed(p.operations):
+            if o.output in wanted:
+                wanted.update(o.inputs)
     new = {v: i for i, v in enumerate(sorted(wanted))}
     return replace(
         p,
         values=tuple(p.values[v] for v in new),
-        operations=tuple(_renumbered(o, new) for o in kept),
+        operations=tuple(_renumbered(o, new) for o in p.operations if o.output in wanted),
         outputs=tuple(replace(o, value=new[o.value]) for o in p.outputs),
     )
+
+
+def _made(o: Neuron) -> set[int]:
+    return {o.output} if o.potential is None else {o.output, o.potential}
 
 
 def _renumbered(o: Operation, new: dict[int, int]) -> Operation:

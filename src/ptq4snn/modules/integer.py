@@ -39,6 +39,7 @@ class IntegerCore(NeuronCore):
         self.rounds_settle = any(f != 1.0 for f in factors[1])
         self._keep("charge_by", factors[0])
         self._keep("settle_by", factors[1])
+        self._keep("lift_by", [math.ldexp(m, -n) for m, n in plan.lift] or [1.0])
         self._keep("theta", plan.theta)
         self._keep("rho", plan.rho)
         self._keep("unit", plan.unit)
@@ -151,6 +152,14 @@ class IntegerCore(NeuronCore):
         h = self._after_reset(h, s)
         q = (h.double() * self._get("settle_by", torch.float64)).round()
         return (q < self._get("lo", torch.float64)) | (q > self._get("hi", torch.float64))
+
+    def emitted(self, h: Tensor, v: Tensor | None) -> Tensor:
+        """A[t], or rshift(Vq[t-1] m, n): a current in units."""
+        if self.plan.emits != "carried":
+            return h
+        if v is None:
+            return torch.zeros_like(h)
+        return round_through(v.double() * self._get("lift_by", torch.float64)).to(h.dtype)
 
     def potential(self, h: Tensor) -> Tensor:
         return (h.double() * self._get("unit", torch.float64) + self.plan.v_rest).float()

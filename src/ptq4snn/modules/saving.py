@@ -21,6 +21,7 @@ from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.frameworks import Shell, adapter_of
+from ptq4snn.frameworks.compound import OneToOne
 from ptq4snn.hashing import file_digest
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.runtime.loading import read_contents
@@ -135,6 +136,9 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
 
     found = read_contents(path)
     model = readable(model, found.plan.excluded)
+    for name, module in model.named_modules():
+        if isinstance(module, OneToOne) and module.each is None:
+            module.grow(found.signature["projections"].get(f"{name}.each", [1])[0])
     _check_signature(path, found.signature, signature(model))
     integers = {n: Integers(_tensor(i.weight), _tensor(i.bias)) for n, i in found.integers.items()}
     try:

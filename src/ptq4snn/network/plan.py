@@ -14,6 +14,7 @@ from ptq4snn.network.state_layout import Layout
 
 __all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
 
+UNWRITTEN = ("emits", "lift")  # fields that may be missing
 Numbers = tuple[float, ...]
 Integers = tuple[int, ...]
 
@@ -95,6 +96,8 @@ class NeuronPlan:
     stem: bool
     readout: bool
     zero_state: bool
+    emits: str = "spikes"  # or a current: "current" A[t], "carried" V[t-1]; such a neuron never fires
+    lift: tuple[tuple[int, int], ...] = ()  # of "carried": rshift(Vq * m, n) counts units
 
     @property
     def channels(self) -> int:
@@ -144,6 +147,8 @@ class Plan:
         d = asdict(self)
         for name, n in self.neurons.items():
             d["neurons"][name]["layout"] = n.layout.to_dict()
+            if n.emits == "spikes":  # what most neurons do is not written
+                del d["neurons"][name]["emits"], d["neurons"][name]["lift"]
         return d
 
     @classmethod
@@ -181,7 +186,7 @@ def _refuse_unknown(cls: Any, d: dict[str, Any]) -> None:
 
 def _known(cls: Any, d: dict[str, Any]) -> dict[str, Any]:
     _refuse_unknown(cls, d)
-    return {f.name: _tuples(d[f.name]) for f in fields(cls)}
+    return {f.name: _tuples(d[f.name]) for f in fields(cls) if f.name in d or f.name not in UNWRITTEN}
 
 
 def _projection(d: dict[str, Any]) -> ProjectionPlan:

@@ -5,9 +5,9 @@ as [positions, channels], channels last; with `time` there is one for every step
 sequence: a still image and what is computed from it alone, or something summed over the steps.
 
 An operation makes one value (a neuron may make a second one: its potential). It names its inputs by number;
-every input was made by an earlier operation. Where only some inputs have `time`, the others are the same at
-every step. Numbers of the projections and neurons are not in the program: they are in the bundle's plan and
-weights, under the module path `name`.
+every input was made by an earlier operation, but for a delay's, which is read one step later. Where only
+some inputs have `time`, the others are the same at every step. Numbers of the projections and neurons are not
+in the program: they are in the bundle's plan and weights, under the module path `name`.
 
 Nothing here needs torch. `docs/format.md` describes the JSON form.
 """
@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 from ptq4snn.network.index import Index, Window, index_from, index_to
 
 __all__ = [
-    "OPERATIONS", "Affine", "Choice", "Clip", "Combine", "Gather", "Input", "MatMul", "Multiply", "Neuron",
-    "Operation", "Output", "Pool", "Program", "Project", "Quantize", "TimeSum", "Value",
+    "OPERATIONS", "Affine", "Choice", "Clip", "Combine", "Delay", "Gather", "Input", "MatMul", "Multiply",
+    "Neuron", "Operation", "Output", "Pool", "Program", "Project", "Quantize", "TimeSum", "Value",
 ]  # fmt: skip
 
 Integers = tuple[int, ...]
@@ -80,7 +80,8 @@ class Neuron(Operation):
     x is the input times `factor`. Element e of the value is of the neuron's channel channel[e], and is the
     number element[e] in one sample's state as the model sees it (for dither, and to show states); None: the
     number of the storage channel, and e itself. `once`: the neuron runs a single step, behind a sum over
-    time. `potential` is the value that receives A of every step, where the model reads it.
+    time. `potential` is the value that receives A of every step, where the model reads it; `carried`: the
+    state V[t-1] that the step began with, in units, in A's place.
     """
 
     kind = "neuron"
@@ -89,6 +90,17 @@ class Neuron(Operation):
     element: Index | None
     once: bool
     potential: int | None
+    carried: bool = False
+
+
+@dataclass(frozen=True)
+class Delay(Operation):
+    """The input of the step before; 0 at the first one.
+
+    Its input may be made by a later operation: what goes round from step to step goes through a delay.
+    """
+
+    kind = "delay"
 
 
 @dataclass(frozen=True)
@@ -177,6 +189,7 @@ OPERATIONS: dict[str, type[Operation]] = {
     c.kind: c
     for c in (
         Quantize, Project, Neuron, Pool, Gather, Combine, Multiply, Affine, Clip, Choice, MatMul, TimeSum,
+        Delay,
     )
 }  # fmt: skip
 
@@ -256,6 +269,8 @@ class Program:
 def asdict_shallow(x: Any) -> dict[str, Any]:
     """Fields of a dataclass; an operation's kind with them."""
     d = {f.name: getattr(x, f.name) for f in fields(x)}
+    if isinstance(x, Neuron) and not x.carried:
+        del d["carried"]  # what most neurons are not is not written
     return {"kind": x.kind, **d} if isinstance(x, Operation) else d
 
 
@@ -283,7 +298,7 @@ def _from(cls: Any, d: dict[str, Any]) -> Any:
     odd = set(d) - known - {"kind"} if issubclass(cls, Operation) else set(d) - known
     if odd:
         raise ValueError(f"unknown field {min(odd)!r}")
-    return cls(**{name: _field(name, d[name]) for name in known})
+    return cls(**{name: _field(name, d[name]) for name in known if name in d or name != "carried"})
 
 
 def _field(name: str, x: Any) -> Any:

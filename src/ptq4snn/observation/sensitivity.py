@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
+from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import Readout, same_draws
 from ptq4snn.numerics.gradients import safe_gradients
@@ -23,26 +24,32 @@ __all__ = ["sensitivity"]
 
 
 class SpikeRecorder:
-    """Keeps a float core's spikes, one bool tensor for each step."""
+    """Keeps a float core's spikes, one bool tensor for each step; of a synapse its currents."""
 
-    def __init__(self) -> None:
+    def __init__(self, current: bool) -> None:
+        self.current = current
         self.spikes: list[Tensor] = []
 
     def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
-        self.spikes.append(s.bool())
+        self.spikes.append(h if self.current else s.bool())
 
 
 class SpikeDifference:
-    """Sums grad * (S^q - S^fp) per channel while the gradient comes back through the spikes."""
+    """Sums grad * (S^q - S^fp) per channel while the gradient comes back through the spikes.
 
-    def __init__(self, layout: object, expected: list[Tensor]) -> None:
-        self.layout, self.expected = layout, expected
+    Of a synapse, whose `core` is given, the same of its current, counted in units."""
+
+    def __init__(self, layout: object, expected: list[Tensor], core: IntegerCore | None) -> None:
+        self.layout, self.expected, self.core = layout, expected, core
         self.step = 0
         self.z: Tensor | float = 0.0
 
     def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
-        difference = s.detach() - self.expected[self.step].to(s.dtype)
+        expected = self.expected[self.step]
         self.step += 1
+        if self.core is not None:
+            s, expected = h, self.core.from_potential(expected)
+        difference = s.detach() - expected.to(s.dtype)
         if not s.requires_grad:
             s.requires_grad_(True)  # the first neuron: nothing in front of it needs a gradient
 
@@ -61,13 +68,19 @@ def sensitivity(
     count = 0
     neurons = folded.discovery.neurons
     for x in batches:
-        recorders = {n: SpikeRecorder() for n in neurons}
+        currents = {n for n in neurons if folded.specs[n].emits != "spikes"}
+        recorders = {n: SpikeRecorder(n in currents) for n in neurons}
         for n, r in recorders.items():
             folded.core(n).probe = r
         reset_neurons(folded.model)
         with torch.no_grad(), same_draws():
             labels = readout(folded.model(x)).argmax(1)
-        probes = {n: SpikeDifference(neurons[n].layout, recorders[n].spikes) for n in neurons}
+        probes = {
+            n: SpikeDifference(
+                neurons[n].layout, recorders[n].spikes, reference.core(n) if n in currents else None
+            )
+            for n in neurons
+        }
         for n, p in probes.items():
             folded.core(n).probe = None
             reference.core(n).probe = p

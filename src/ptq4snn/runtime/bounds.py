@@ -22,9 +22,11 @@ from ptq4snn.runtime.parameters import (
     Rescale,
 )
 from ptq4snn.runtime.ranges import Range, align, fits, for_steps, number, product_fits
-from ptq4snn.runtime.state import MAX_SESSION, MAX_STEPS
+from ptq4snn.runtime.state import MAX_SESSION, MAX_STEPS, delay_field
 
 __all__ = ["prove"]
+
+ROUNDS = 8  # that something goes round before its range must have been found
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class _Proof:
     sums: dict[str, tuple[Integers, Integers]]
     potentials: dict[str, int]
     signed: dict[tuple[str, int], tuple[Reals, Reals]]  # of weights and groups: the sums of `_signed`
+    delayed: dict[int, Range]  # what goes round, as far as it is known
 
 
 def prove(
@@ -50,7 +53,7 @@ def prove(
 
     def attempt(steps: int) -> Bounds:
         with for_steps(steps):
-            return _prove(_Proof(program, projections, neurons, mirrors, {}, {}, {}, signed), steps)
+            return _settle(_Proof(program, projections, neurons, mirrors, {}, {}, {}, signed, {}), steps)
 
     signed: dict[tuple[str, int], tuple[Reals, Reals]] = {}
     best, low, high = attempt(MAX_STEPS), MAX_STEPS.bit_length() - 1, MAX_SESSION.bit_length()
@@ -64,10 +67,33 @@ def prove(
     return best
 
 
+def _settle(proof: _Proof, steps: int) -> Bounds:
+    """What goes round is 0 at first: its range is found by going round until it does not grow."""
+    delays = [op for op in proof.program.operations if isinstance(op, ops.Delay)]
+    for op in delays:
+        proof.delayed[op.output] = number(0, 0, proof.program.values[op.output].channels)
+    for _ in range(ROUNDS):
+        found = _prove(proof, steps)
+        grown = False
+        for op in delays:
+            before, x = proof.delayed[op.output], proof.ranges[op.inputs[0]].with_zero().whole()
+            bits, zero = delay_field(int(x.lo.min()), int(x.hi.max()))
+            low, high = zero - 2 ** (bits - 1), zero + 2 ** (bits - 1) - 1
+            if low < before.lo.min() or high > before.hi.max():
+                proof.delayed[op.output], grown = number(low, high, len(before.lo)), True
+        if not grown:
+            return found
+    raise BundleError(f"what goes round through '{delays[0].name}' grows from step to step; give spikes back")
+
+
+def _delay(proof: _Proof, op: ops.Delay, _: Sequence[Range]) -> Range:
+    return proof.delayed[op.output]
+
+
 def _prove(proof: _Proof, steps: int) -> Bounds:
     program = proof.program
     for op in program.operations:
-        inputs = [proof.ranges[v] for v in op.inputs]
+        inputs = [] if isinstance(op, ops.Delay) else [proof.ranges[v] for v in op.inputs]
         out = _RULES[type(op)](proof, op, inputs)
         proof.ranges[op.output] = fits(out, op.name, "its value")
     values = tuple(proof.ranges[v].ends() for v in range(len(program.values)))
@@ -161,7 +187,8 @@ def _neuron(proof: _Proof, op: ops.Neuron, inputs: Sequence[Range]) -> Range:
     proof.potentials[op.name] = int(max(a.peak(), settled.peak()))
     channels = proof.program.values[op.output].channels
     if op.potential is not None:
-        proof.ranges[op.potential] = a if op.channel is None else a.hull(channels)
+        out = _lifted(n, op.name) if op.carried else a
+        proof.ranges[op.potential] = out if op.channel is None else out.hull(channels)
     return number(0, 1, channels)
 
 
@@ -172,6 +199,15 @@ def _charged(n: NeuronNumbers, x: Range, name: str) -> Range:
     by = n.charge_m * 2.0**-n.charge_n
     a = replace(x, wide=x.wide or bool((n.bits == WIDE_STATE).any()))
     return fits(a.plus(np.floor(v.lo * by), np.ceil(v.hi * by)), name, "its potential")
+
+
+def _lifted(n: NeuronNumbers, name: str) -> Range:
+    """rshift(Vq m, n): the state in units."""
+    v = Range(n.low.astype(np.float64), n.high.astype(np.float64)).with_zero()
+    product_fits(v, n.lift_m, name, "the state that it hands on")
+    by = n.lift_m * 2.0**-n.lift_n
+    wide = bool((n.bits == WIDE_STATE).any())
+    return fits(Range(np.floor(v.lo * by), np.ceil(v.hi * by), wide=wide), name, "the state that it hands on")
 
 
 def _settled(n: NeuronNumbers, a: Range, name: str) -> Range:
@@ -283,4 +319,5 @@ _RULES: dict[type[ops.Operation], Callable[[_Proof, Any, Sequence[Range]], Range
     ops.Choice: _choice,
     ops.MatMul: _matmul,
     ops.TimeSum: _time_sum,
+    ops.Delay: _delay,
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from ptq4snn.errors import BundleError
 from ptq4snn.network.index import Window
-from ptq4snn.network.program import Input, Neuron, Operation, Output, Program, Project
+from ptq4snn.network.program import Delay, Input, Neuron, Operation, Output, Program, Project, TimeSum
 from ptq4snn.runtime.operation_check import RULES, Numbers, Place
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.require import (
@@ -23,6 +23,7 @@ from ptq4snn.runtime.require import (
     wholes,
 )
 from ptq4snn.runtime.state import MAX_STEPS
+from ptq4snn.runtime.stepwise import loops_of
 
 __all__ = ["check"]
 
@@ -52,6 +53,7 @@ def check(
             _operation(program, numbers, op, made)
         where = "the program"
         need(len(made) == len(program.values), "a value is never made")
+        _loop(program)
         _tables(program, numbers)
         _once_each([op.name for op in program.operations if isinstance(op, Neuron)], "neuron")
         for i, out in enumerate(program.outputs):
@@ -59,6 +61,13 @@ def check(
             _output(program, numbers, out)
     except Refused as why:
         raise BundleError(f"{where}: {why}; make the bundle again") from why
+
+
+def _loop(program: Program) -> None:
+    """What goes round has time, and no sum over all of it."""
+    for op in [program.operations[i] for loop in loops_of(program) for i in loop]:
+        fine = not isinstance(op, TimeSum) and not (isinstance(op, Neuron) and op.once)
+        need(fine, f"the sum over time {op.name!r} goes round from step to step")
 
 
 def _once_each(names: list[str], what: str) -> None:
@@ -123,7 +132,8 @@ def _operation(program: Program, numbers: Numbers, op: Operation, made: set[int]
     count = len(program.values)
     need(isinstance(op.name, str), "its name is not text")
     inputs = wholes(op.inputs, 0, count - 1, "an input", MAX_INPUTS)
-    need(all(v in made for v in inputs), "it reads a value that was not made before it")
+    early = isinstance(op, Delay)  # what goes round is made later
+    need(early or all(v in made for v in inputs), "it reads a value that was not made before it")
     outputs = [whole(op.output, 0, count - 1, "the output")]
     if isinstance(op, Neuron) and op.potential is not None:
         outputs.append(whole(op.potential, 0, count - 1, "the potential"))

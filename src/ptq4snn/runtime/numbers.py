@@ -82,6 +82,8 @@ def neuron_numbers(n: NeuronPlan) -> NeuronNumbers:
         raise BundleError(f"{what}: {len(zero)} zero points for {len(bits)} channels; make the bundle again")
     charge_m, charge_n = _fractions(n.charge, f"{what}: charge")
     settle_m, settle_n = _fractions(n.settle, f"{what}: settle")
+    empty = np.zeros(0, dtype=np.int64)
+    lift_m, lift_n = _fractions(n.lift, f"{what}: lift") if n.lift else (empty, empty)
     shape = _vector(n.layout.shape, 1, INT32, f"{what}: the state's shape")
     if len(shape) > MAX_RANK:
         raise BundleError(f"{what}: a state of {len(shape)} axes is absurd; make the bundle again")
@@ -103,6 +105,8 @@ def neuron_numbers(n: NeuronPlan) -> NeuronNumbers:
         unit=_reals(n.unit, f"{what}: unit"),
         v_rest=float(_reals((n.v_rest,), f"{what}: v_rest")[0]),
         shape=tuple(shape.tolist()),
+        lift_m=lift_m,
+        lift_n=lift_n,
     )
 
 

@@ -40,6 +40,11 @@ class _Membrane:
         kept: Array = v * self.charge_by
         return x + (np.rint(kept, out=kept) if self.rounds else kept)
 
+    def lifted(self, v: Array) -> Array:
+        """rshift(Vq m, n): the state in units."""
+        by = self._spread(self.n.lift_m * 2.0**-self.n.lift_n).astype(np.float64)
+        return np.rint(v * by)
+
     def settle(self, a: Array, s: Array, t: int) -> Array:
         """Vq = clip(rshift(A' m, n)) after the reset."""
         if self.n.reset == "hard":
@@ -82,7 +87,8 @@ def neuron_kernel(model: Model, op: Neuron) -> Kernel:
 
     def kernel(run: Run, inputs: Sequence[Array]) -> Array:
         x = inputs[0]  # [T, B, P, C], or one step of it that serves all
-        steps = 1 if op.once else run.steps
+        here = range(1) if op.once else run.here
+        steps = len(here)
         v = np.zeros(x.shape[1:], dtype=membrane.dtype)
         if not op.once and op.output in run.membranes:
             v = run.membranes[op.output].astype(membrane.dtype)
@@ -95,8 +101,8 @@ def neuron_kernel(model: Model, op: Neuron) -> Kernel:
             fires = a >= membrane.theta
             spikes[t] = fires
             if potentials is not None:
-                potentials[t] = a
-            v = membrane.settle(a, fires, 0 if op.once else run.first + t)
+                potentials[t] = membrane.lifted(v) if op.carried else a
+            v = membrane.settle(a, fires, 0 if op.once else run.first + here[t])
         if not op.once:
             run.membranes[op.output] = v
         if potentials is not None and op.potential is not None:

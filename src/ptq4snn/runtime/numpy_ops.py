@@ -17,6 +17,7 @@ from ptq4snn.runtime.numpy_neuron import neuron_kernel
 from ptq4snn.runtime.numpy_project import project_kernel, tapped
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier
 from ptq4snn.runtime.parameters import Model
+from ptq4snn.runtime.stepwise import Put, Take
 
 __all__ = ["kernel_of"]
 
@@ -172,6 +173,38 @@ def _time_sum(model: Model, op: ops.TimeSum) -> Kernel:
     return kernel
 
 
+def _delay(model: Model, op: ops.Delay) -> Kernel:
+    value = model.program.values[op.output]
+
+    def kernel(run: Run, inputs: Sequence[Array]) -> Array:
+        batch = run.samples.shape[1]
+        at_rest = np.zeros((batch, value.positions, value.channels), dtype=np.float32)
+        before: Array = run.membranes.get(op.output, at_rest)
+        return before[None]
+
+    return kernel
+
+
+def _take(model: Model, op: Take) -> Kernel:
+    def kernel(run: Run, inputs: Sequence[Array]) -> Array:
+        assert run.at is not None
+        return inputs[0][run.at : run.at + 1]
+
+    return kernel
+
+
+def _put(model: Model, op: Put) -> Kernel:
+    def kernel(run: Run, inputs: Sequence[Array]) -> Array:
+        assert run.at is not None
+        whole = run.values.get(op.output)
+        if run.at == 0 or whole is None:
+            whole = np.empty((run.steps, *inputs[0].shape[1:]), dtype=inputs[0].dtype)
+        whole[run.at] = inputs[0][0]
+        return whole
+
+    return kernel
+
+
 _KERNELS: dict[type[ops.Operation], Callable[[Model, Any], Kernel]] = {
     ops.Quantize: _quantize,
     ops.Project: project_kernel,
@@ -185,4 +218,7 @@ _KERNELS: dict[type[ops.Operation], Callable[[Model, Any], Kernel]] = {
     ops.Choice: _choice,
     ops.MatMul: _matmul,
     ops.TimeSum: _time_sum,
+    ops.Delay: _delay,
+    Take: _take,
+    Put: _put,
 }

@@ -25,8 +25,14 @@ class Run:
     steps: int  # of this call
     first: int  # steps before it
     values: dict[int, Array]
-    membranes: dict[int, Array]  # Vq of a neuron [B, positions, channels]
+    membranes: dict[int, Array]  # Vq of a neuron, or what is delayed, [B, positions, channels]
     sums: dict[int, Array]  # over time [B, positions, channels]
+    at: int | None = None  # the step of the loop, while one runs
+
+    @property
+    def here(self) -> range:
+        """The steps that an operation runs now."""
+        return range(self.steps) if self.at is None else range(self.at, self.at + 1)
 
     @property
     def total(self) -> int:

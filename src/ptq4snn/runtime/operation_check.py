@@ -106,6 +106,10 @@ def _neuron(op: ops.Neuron, p: Place) -> None:
         (x.positions, x.channels) == (y.positions, y.channels), "its spikes have another size than its input"
     )
     need(isinstance(op.once, bool), "once is neither true nor false")
+    need(isinstance(op.carried, bool), "carried is neither true nor false")
+    if op.carried:
+        need(op.potential is not None and not op.once, "it hands on a state that nobody reads")
+        need(len(numbers.lift_m) == len(numbers.bits), "the plan says nothing of the state that it hands on")
     need(y.time == (not op.once), "it runs once and has time, or the other way round")
     need(not (op.once and x.time), "it runs once, but its input has time")
     whole(op.factor, -MAX_NUMBER, MAX_NUMBER, "the factor")
@@ -232,6 +236,12 @@ def _time_sum(op: ops.TimeSum, p: Place) -> None:
     need((x.positions, x.channels) == (y.positions, y.channels), "its value has another size than its input")
 
 
+def _delay(op: ops.Delay, p: Place) -> None:
+    _arity(p, 1, 1)
+    need(p.inputs[0] == p.output, "its value has another size than its input")
+    need(p.output.time, "it delays a value without time")
+
+
 RULES: dict[type[ops.Operation], Callable[[Any, Place], None]] = {
     ops.Quantize: _quantize,
     ops.Project: _project,
@@ -245,4 +255,5 @@ RULES: dict[type[ops.Operation], Callable[[Any, Place], None]] = {
     ops.Choice: _choice,
     ops.MatMul: _matmul,
     ops.TimeSum: _time_sum,
+    ops.Delay: _delay,
 }

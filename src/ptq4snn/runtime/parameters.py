@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -77,6 +77,8 @@ class NeuronNumbers:
     unit: Reals
     v_rest: float
     shape: tuple[int, ...]  # one sample's state as the model sees it
+    lift_m: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # of a state that is handed on:
+    lift_n: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # rshift(Vq m, n) counts units
 
 
 @dataclass(frozen=True)

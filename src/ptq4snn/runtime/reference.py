@@ -8,12 +8,13 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.network.program import MatMul, Neuron, Operation, Program, Project
+from ptq4snn.network.program import Delay, MatMul, Neuron, Operation, Program, Project
 from ptq4snn.runtime.numpy_ops import kernel_of
 from ptq4snn.runtime.numpy_run import Array, Run
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.state import State, pack_rows, rows_of, unpack_rows
 from ptq4snn.runtime.statistics import OperationStatistics, Statistics
+from ptq4snn.runtime.stepwise import Put, Stepwise, Take, made_by, stepwise
 
 __all__ = ["NumpyExecutor"]
 
@@ -26,10 +27,11 @@ class NumpyExecutor:
     kernels = "numpy"
 
     def __init__(self, model: Model, tile: int = TILE) -> None:
-        self.model, self.tile, self.profile = model, tile, False
-        self._kernels = [kernel_of(model, op) for op in model.program.operations]
+        self._laid = stepwise(model, frozenset(range(len(model.program.values))))
+        self.model, self.tile, self.profile = self._laid.model, tile, False
+        self._kernels = [kernel_of(self.model, op) for op in self.model.program.operations]
         self._rows = {op.output: rows_of(model, op) for op in _stateful(model.program)}
-        self._last = _last_reads(model.program)
+        self._last = _last_reads(self._laid)
         self._times = np.zeros(len(self._kernels))
         self._counts = np.zeros((len(self._kernels), 2))  # non-zero inputs, inputs
         self._seen = (0, 0, 0)  # samples, steps, bytes of the last call
@@ -42,6 +44,7 @@ class NumpyExecutor:
         peak = _peak(self.model.program, self._last, set(keep), steps)
         size = max(1, min(batch, self.tile // peak))
         self._seen = (batch, steps, 8 * peak * size)
+        asked, keep = keep, [self._laid.outside.get(v, v) for v in keep]
         out = {v: self._blank(v, steps, batch) for v in keep}
         for begin in range(0, batch, size):
             tile = slice(begin, min(begin + size, batch))
@@ -56,7 +59,7 @@ class NumpyExecutor:
                 self._suspend(run, state, tile)
         if state is not None:
             state.steps += steps
-        return out
+        return {v: out[number] for v, number in zip(asked, keep, strict=True)}
 
     def _blank(self, v: int, steps: int, batch: int) -> NDArray[np.int64]:
         value = self.model.program.values[v]
@@ -64,15 +67,41 @@ class NumpyExecutor:
         return np.empty((steps, *shape) if value.time else shape, dtype=np.int64)
 
     def _run(self, run: Run, keep: set[int]) -> None:
-        for i, (op, kernel) in enumerate(zip(self.model.program.operations, self._kernels, strict=True)):
-            inputs = [run.values[v] for v in op.inputs]
-            begin = perf_counter()
-            run.values[op.output] = kernel(run, inputs)
-            if self.profile:
-                self._measure(i, op, inputs, perf_counter() - begin)
+        at = 0
+        for loop in self._laid.loops:
+            self._operations(run, keep, range(at, loop.start))
+            self._go_round(run, loop)
+            for v in {v for i in loop for v in self._last[i]} - keep:
+                del run.values[v]
+            at = loop.stop
+        self._operations(run, keep, range(at, len(self._kernels)))
+
+    def _operations(self, run: Run, keep: set[int], which: range) -> None:
+        for i in which:
+            self._operation(run, i)
             for v in self._last[i]:
                 if v not in keep:
                     del run.values[v]
+
+    def _operation(self, run: Run, i: int) -> None:
+        op = self.model.program.operations[i]
+        inputs = [] if isinstance(op, Delay) else [run.values[v] for v in op.inputs]
+        begin = perf_counter()
+        run.values[op.output] = self._kernels[i](run, inputs)
+        if self.profile:
+            self._measure(i, op, inputs, perf_counter() - begin)
+
+    def _go_round(self, run: Run, loop: range) -> None:
+        """The operations of the loop, one step after the other."""
+        inside = self.model.program.operations[loop.start : loop.stop]
+        delays = [op for op in inside if isinstance(op, Delay)]
+        for t in range(run.steps):
+            run.at = t
+            for i in loop:
+                self._operation(run, i)
+            for op in delays:
+                run.membranes[op.output] = run.values[op.inputs[0]][0]
+        run.at = None
 
     def _resume(self, run: Run, state: State, tile: slice) -> None:
         for v, rows in self._rows.items():
@@ -100,6 +129,8 @@ class NumpyExecutor:
         for op, seconds, (busy, all_) in zip(
             self.model.program.operations, self._times, self._counts, strict=True
         ):
+            if isinstance(op, (Take, Put)):
+                continue
             density = float(busy / all_) if all_ else None
             path = "dense" if isinstance(op, (Project, MatMul)) else ""
             operations.append(OperationStatistics(op.name, op.kind, 1e3 * float(seconds), density, path))
@@ -111,21 +142,19 @@ class NumpyExecutor:
         return sum(4 * p.weight.size + 8 * p.bias.size for p in self.model.projections.values())
 
 
-def _stateful(program: Program) -> list[Neuron]:
-    return [op for op in program.operations if isinstance(op, Neuron) and not op.once]
+def _stateful(program: Program) -> list[Neuron | Delay]:
+    operations = program.operations
+    return [op for op in operations if isinstance(op, Delay) or (isinstance(op, Neuron) and not op.once)]
 
 
-def _made(op: Operation) -> list[int]:
-    potential = op.potential if isinstance(op, Neuron) else None
-    return [op.output] if potential is None else [op.output, potential]
-
-
-def _last_reads(program: Program) -> list[list[int]]:
-    """For each operation, the values that nobody reads after it."""
+def _last_reads(laid: Stepwise) -> list[list[int]]:
+    """For each operation, the values that nobody reads after it; what a loop reads lives until its end."""
+    program = laid.model.program
     last: dict[int, int] = {}
+    until = {i: loop.stop - 1 for loop in laid.loops for i in loop}
     for i, op in enumerate(program.operations):
-        for v in (*op.inputs, *_made(op)):
-            last[v] = i
+        for v in (*op.inputs, *made_by(op)):
+            last[v] = until.get(i, i)
     out: list[list[int]] = [[] for _ in program.operations]
     for v, i in last.items():
         out[i].append(v)
@@ -137,7 +166,7 @@ def _peak(program: Program, last: list[list[int]], keep: set[int], steps: int) -
     live = peak = 0
     size = [v.positions * v.channels * (steps if v.time else 1) for v in program.values]
     for i, op in enumerate(program.operations):
-        live += sum(size[v] for v in _made(op))
+        live += sum(size[v] for v in made_by(op))
         peak = max(peak, live)
         live -= sum(size[v] for v in last[i] if v not in keep)
     return peak

@@ -17,13 +17,17 @@ from numpy.typing import NDArray
 
 from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
 from ptq4snn.errors import BundleError
-from ptq4snn.network.program import Neuron, TimeSum
+from ptq4snn.network.program import Delay, Neuron, TimeSum
 from ptq4snn.runtime.parameters import Model
 
-__all__ = ["MAX_SESSION", "MAX_STEPS", "Rows", "State", "pack_rows", "rows_of", "unpack_rows"]
+__all__ = [
+    "MAX_SESSION", "MAX_STEPS", "Rows", "State", "delay_field", "pack_rows", "rows_of", "unpack_rows",
+]  # fmt: skip
 
 MAX_STEPS = 2**16  # of one call, and at calibration
 MAX_SESSION = 2**62  # steps of a session: its counter has 64 bits
+
+DELAY_WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
@@ -40,7 +44,17 @@ class Rows:
     zero: Integers  # [fields] of the elements in their own order
 
 
-def rows_of(model: Model, op: Neuron) -> Rows:
+def delay_field(low: int, high: int) -> tuple[int, int]:
+    """The least width that holds low .. high, and the zero point that brings it there."""
+    for bits in DELAY_WIDTHS:
+        if high - low < 2**bits:
+            return bits, low + 2 ** (bits - 1)
+    raise BundleError("what goes round from step to step does not fit 32 bits")
+
+
+def rows_of(model: Model, op: Neuron | Delay) -> Rows:
+    if isinstance(op, Delay):
+        return _delayed_row(model, op)
     numbers, value = model.neurons[op.name], model.program.values[op.output]
     bits, zero, count = numbers.bits, numbers.zero, value.positions
     if op.channel is not None:
@@ -49,6 +63,15 @@ def rows_of(model: Model, op: Neuron) -> Rows:
     order = np.argsort(-bits, kind="stable")
     widths = tuple((int(w), int((bits == w).sum())) for w in sorted(set(bits.tolist()), reverse=True))
     return Rows(count, -(-int(bits.sum()) // 8), order, widths, zero)
+
+
+def _delayed_row(model: Model, op: Delay) -> Rows:
+    """One row for the sample, all fields alike."""
+    value = model.program.values[op.output]
+    count = value.positions * value.channels
+    bits, zero = delay_field(*model.bounds.values[op.output])
+    everything = np.arange(count)
+    return Rows(1, -(-bits * count // 8), everything, ((bits, count),), np.full(count, zero, dtype=np.int64))
 
 
 def pack_rows(rows: Rows, v: NDArray[Any]) -> Bytes:
@@ -96,7 +119,7 @@ class State:
         """Everything at rest."""
         state = cls(model.hash, batch, 0)
         for op in model.program.operations:
-            if isinstance(op, Neuron) and not op.once:
+            if isinstance(op, Delay) or (isinstance(op, Neuron) and not op.once):
                 rows = rows_of(model, op)
                 at_rest = np.zeros((1, len(rows.order)), dtype=np.int64)  # all rows are alike
                 row = pack_rows(replace(rows, count=1), at_rest)

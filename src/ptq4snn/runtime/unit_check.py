@@ -15,6 +15,7 @@ from ptq4snn.network.program import (
     Affine,
     Choice,
     Clip,
+    Combine,
     Gather,
     Neuron,
     Operation,
@@ -24,6 +25,7 @@ from ptq4snn.network.program import (
     TimeSum,
 )
 from ptq4snn.runtime.require import need
+from ptq4snn.runtime.stepwise import made_by
 
 __all__ = ["check_units"]
 
@@ -40,7 +42,7 @@ PASSING = (
 
 def check_units(plan: Plan, program: Program) -> None:
     """Raise Refused where lattices and units do not follow from each other."""
-    made = {op.output: op for op in program.operations}
+    made = {v: op for op in program.operations for v in made_by(op)}
     chained: set[int] = set()  # values that count the scale of a chain
     for op in program.operations:
         if isinstance(op, Project):
@@ -64,11 +66,27 @@ def _lattice(plan: Plan, op: Project, chained: bool) -> None:
 
 
 def _unit(plan: Plan, op: Neuron, made: dict[int, Operation]) -> None:
-    n, source = plan.neurons[op.name], made[op.inputs[0]]
+    n = plan.neurons[op.name]
+    for source in _sources(made, op.inputs[0]):
+        if n.emits_units and isinstance(source, Project):
+            _counts_as(plan, op, source)
+        if isinstance(source, Neuron) and source.potential == op.inputs[0]:  # a synapse: the same units
+            same = plan.neurons[source.name].unit == n.unit and n.quantum == 1 and n.emits_units
+            need(same, f"the unit of '{op.name}' is not that of its synapse '{source.name}'")
+
+
+def _sources(made: dict[int, Operation], value: int) -> list[Operation]:
+    """What a current comes from: a projection, those that a recurrent neuron sums, a synapse."""
+    source = made[value]
     while isinstance(source, PASSING) and len(source.inputs) == 1:
         source = made[source.inputs[0]]
-    if not n.emits_units or not isinstance(source, Project):
-        return
+    if isinstance(source, Combine) and all(isinstance(made[v], Project) for v in source.inputs):
+        return [made[v] for v in source.inputs]
+    return [source]
+
+
+def _counts_as(plan: Plan, op: Neuron, source: Project) -> None:
+    n = plan.neurons[op.name]
     p = plan.projections[source.name]
     if p.rescale is not None or len(p.lattice) != len(n.unit):
         return

@@ -33,7 +33,7 @@ def tune_states(
         if recipe.sequential and assembly.traces:
             assembly.retrace(name, quantized_trace(prepared, model, name))
             plan = assembly.plan(bits)
-        if recipe.correction == "threshold":
+        if recipe.correction == "threshold" and plan.neurons[name].emits == "spikes":
             trace = assembly.traces.get(name) or float_traces(prepared)[name]
             assembly.thresholds[name] = corrected_threshold(assembly, plan.neurons[name], trace)
             plan = assembly.plan(bits)

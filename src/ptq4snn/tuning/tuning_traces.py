@@ -38,7 +38,11 @@ def float_traces(prepared: Prepared) -> dict[str, Trace]:
                 current = partial(_current, folded.specs[name].gain)
                 tracers[name] = Tracer(info.layout, current, info.steps, _samples(prepared))
                 cores[name] = folded.core(name)
-        prepared.cache.traces = record_traces(folded.model, cores, tracers, trace_batches(prepared))
+        found = record_traces(folded.model, cores, tracers, trace_batches(prepared))
+        for name, info in folded.discovery.neurons.items():
+            if info.synapse in found and name in found:  # a current is judged by the spikes behind it
+                found[info.synapse] = replace(found[info.synapse], spikes=found[name].spikes)
+        prepared.cache.traces = found
     return prepared.cache.traces
 
 

@@ -100,7 +100,8 @@ def follow_mul(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
             for s in a.sheets
         )
         span = a.span * b.hi * b.factor
-        return [Current(sheets, a.factor * b.factor, a.window * b.hi, span, a.over_time or b.over_time)]
+        factor, window, late = a.factor * b.factor, a.window * b.hi, a.over_time or b.over_time
+        return [Current(sheets, factor, window, span, late, a.through)]
     raise Unfollowed("multiplies things of another kind")
 
 

@@ -24,6 +24,7 @@ from ptq4snn.runtime.statistics import OperationStatistics, Statistics
 __all__ = ["NativeExecutor", "available", "peak"]
 
 VARIABLE = "PTQ4SNN_KERNELS"
+MOVES = ("keep", "take", "put")  # of values in and out
 PROJECTIONS = ("project", "project_neuron", "project_rows")
 
 
@@ -67,6 +68,7 @@ class NativeExecutor:
         self._values, self._program_steps = program.values, program.steps
         plan = plan_model(model, keep)
         self._operations, self._states, self._kept = plan.operations, plan.states, plan.kept
+        self._model = model.bare() if plan.goes_round else None  # which needs states also from rest
         self._engine = Engine(lib, plan.block, self.kernels)
         self._seen = (0, 0)  # samples and steps of the last call
 
@@ -76,6 +78,8 @@ class NativeExecutor:
         if lost := set(keep) - set(self._kept):
             raise DataError(f"the value {min(lost)} is not kept: name it in `keep` when the executor is made")
         batch = x.shape[1]
+        if state is None and self._model is not None:
+            state = State.new(self._model, batch)
         out = {v: self._blank(v, steps, batch) for v in keep}
         states = None if state is None else [self._state(state, v) for v in self._states]
         first = 0 if state is None else state.steps
@@ -108,7 +112,7 @@ class NativeExecutor:
         operations = [
             _statistics(name, kind, dict(zip(COUNTERS, row.tolist(), strict=True)))
             for (name, kind), row in zip(self._operations, rows, strict=True)
-            if kind != "keep"
+            if kind not in MOVES
         ]
         weights, arena, state = (self._engine.size(what) for what in range(3))
         return Statistics(self.kernels, tuple(operations), *self._seen, weights, state, arena)

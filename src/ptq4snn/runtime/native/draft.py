@@ -9,6 +9,7 @@ from ptq4snn.network import program as ops
 from ptq4snn.numerics.limits import INT32
 from ptq4snn.runtime.native.layout import Format, Kind, NativeOp, NativeValue, format_of
 from ptq4snn.runtime.parameters import Model
+from ptq4snn.runtime.stepwise import Put, Take
 
 __all__ = ["FAST_ROWS", "Draft"]
 
@@ -23,9 +24,11 @@ class Draft:
         self.operations: list[NativeOp] = []
         self.states: list[int] = []  # value of each state
         self.kept: list[int] = []
+        self.loop = -1  # the one that operations are added to
+        self.later: list[NativeOp] = []  # for the end of the loop
         self.waiting: dict[int, NativeOp] = {}  # what its only reader will take along, by its value
-        made_by = {op.output: op for op in model.program.operations}
-        self.values = [self._value(v, made_by.get(v)) for v in range(len(model.program.values))]
+        makers = {op.output: op for op in model.program.operations}
+        self.values = [self._value(v, _origin(makers, v)) for v in range(len(model.program.values))]
         readers = Counter(v for op in model.program.operations for v in op.inputs)
         self._only = {v: op for op in model.program.operations for v in op.inputs if readers[v] == 1}
 
@@ -39,11 +42,24 @@ class Draft:
         return NativeValue(value.positions, value.channels, value.time, kind)
 
     def add(self, op: NativeOp) -> None:
+        op.loop = self.loop
         self.operations.append(op)
         for v in (op.output, op.second):
             if v in self.keep:
-                self.operations.append(NativeOp(Kind.KEEP, name=op.name, sources=(v,), slot=len(self.kept)))
+                keep = NativeOp(Kind.KEEP, name=op.name, sources=(v,), slot=len(self.kept))
+                (self.operations if self.loop < 0 else self.later).append(keep)
                 self.kept.append(v)
+
+    def begin_loop(self, number: int) -> None:
+        self.loop = number
+
+    def end_loop(self, stores: list[NativeOp]) -> None:
+        """`stores` keep what goes round for the next step."""
+        for op in stores:
+            self.add(op)
+        self.loop = -1
+        self.operations += self.later
+        self.later = []
 
     def only_reader(self, v: int) -> ops.Operation | None:
         """The operation that alone reads v, if nobody else can ask for it."""
@@ -70,3 +86,11 @@ class Draft:
             op.output, op.second = number[op.output], number[op.second]
             op.sources = tuple(number[v] for v in op.sources)
         return [self.values[v] for v in made]
+
+
+def _origin(makers: dict[int, ops.Operation], v: int) -> ops.Operation | None:
+    """The operation that made the numbers of a value: a step of it, or its steps, have the same format."""
+    op = makers.get(v)
+    while isinstance(op, (Take, Put)):
+        op = makers.get(op.inputs[0])
+    return op

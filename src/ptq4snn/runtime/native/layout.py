@@ -25,7 +25,7 @@ Array: TypeAlias = NDArray[Any]
 
 MAGIC = int.from_bytes(b"PTQPLAN1", "little")
 ALIGNMENT = 64  # bytes, of arrays and of values
-WIDTHS = (32, 16, 8, 7, 6, 5, 4, 3, 2)  # bits of the fields of a packed state, widest first
+WIDTHS = (32, 16, 8, 7, 6, 5, 4, 3, 2, 1)  # bits of the fields of a packed state, widest first
 HOT_WIDTHS = (32, 16, 8, 4, 3, 2)  # those that the hot kernels read and write themselves
 PATHS = ("auto", "event", "dense")  # of a projection; auto: by the density of its input
 
@@ -76,6 +76,8 @@ class Kind(_Noted):
     LOAD_STATE = 16, "a state packed as one row for the whole sample"
     STORE_STATE = 17
     KEEP = 18, "copy a value out"
+    TAKE = 19, "the current step of a value, inside of a loop"
+    PUT = 20, "the current step of a loop into a value of all steps"
 
 
 How = IntEnum("How", "sum max min gt ge lt le eq ne", start=0)
@@ -194,6 +196,10 @@ class NativeOp:
     widths: Entry = None
     order: Entry = None
     zero: Entry = None
+    loop: int = -1  # operations of one loop run step by step
+    carried: bool = False  # a neuron's second output is the state it began the step with
+    lift_m: Entry = None
+    lift_n: Entry = None
     name: str = ""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.network.index import window_taps
-from ptq4snn.network.program import Neuron, Project
+from ptq4snn.network.program import Delay, Neuron, Project
 from ptq4snn.numerics.limits import INT32
 from ptq4snn.runtime.native.layout import HOT_WIDTHS, RESETS, WIDTHS, padded
 from ptq4snn.runtime.numpy_project import border_map
@@ -84,7 +84,7 @@ def _gain(model: Model, op: Neuron) -> int:
 def is_fast(model: Model, op: Neuron) -> bool:
     """Whether the neuron's numbers fit the kernels of 32 bits."""
     n = model.neurons[op.name]
-    if op.channel is not None or n.over_time or abs(_gain(model, op)) >= INT32:
+    if op.channel is not None or op.carried or n.over_time or abs(_gain(model, op)) >= INT32:
         return False
     if not op.once and not set(n.bits.tolist()) <= set(HOT_WIDTHS):
         return False
@@ -122,10 +122,17 @@ def neuron_fields(model: Model, op: Neuron, fast: bool) -> dict[str, Any]:
         "steps": model.program.steps if n.over_time else 0,
         "channel": None if op.channel is None else op.channel.array().astype(np.int32),
         "element": _phases(model, op),
-    }  # fmt: skip
+    } | _lift_fields(n, op, channels)  # fmt: skip
 
 
-def state_fields(model: Model, op: Neuron, state: int) -> dict[str, Any]:
+def _lift_fields(n: NeuronNumbers, op: Neuron, channels: int) -> dict[str, Any]:
+    if not op.carried:
+        return {}
+    lift = {"lift_m": n.lift_m, "lift_n": n.lift_n}
+    return {"carried": True} | {name: row(a, channels, np.int64) for name, a in lift.items()}
+
+
+def state_fields(model: Model, op: Neuron | Delay, state: int) -> dict[str, Any]:
     rows = rows_of(model, op)
     counts = dict(rows.widths)
     return {

@@ -16,7 +16,7 @@ __all__ = ["place", "set_regions"]
 ALONE = {Kind.GATHER, Kind.MATMUL, Kind.LOAD_STATE, Kind.STORE_STATE}  # they prepare something at every call
 POINTWISE = {
     Kind.NEURON, Kind.NEURON_ANY, Kind.COMBINE, Kind.MULTIPLY, Kind.AFFINE, Kind.CLIP, Kind.CHOICE,
-    Kind.TIME_SUM, Kind.OVER_TIME, Kind.KEEP,
+    Kind.TIME_SUM, Kind.OVER_TIME, Kind.KEEP, Kind.TAKE, Kind.PUT,
 }  # fmt: skip
 PROJECTIONS = {Kind.PROJECT, Kind.PROJECT_NEURON, Kind.PROJECT_ROWS}
 
@@ -33,15 +33,17 @@ def _made(op: NativeOp) -> list[int]:
 
 def set_regions(values: Sequence[NativeValue], operations: Sequence[NativeOp]) -> None:
     """Number the regions, in the order of the operations."""
-    region, work, alone = -1, 0, True
+    region, work, alone, loop = -1, 0, True, -1
     inside: set[int] = set()  # values that the region makes
     for op in operations:
         own = _work(values, op)
         points = op.kind in POINTWISE or (op.kind in PROJECTIONS and op.table is None)
         joins = own == work and (not alone or op.kind is Kind.KEEP) and op.kind not in ALONE
+        joins = joins and op.loop == loop
         joins = joins and all(v not in inside or (points and values[v].positions == own) for v in op.sources)
         if not joins:
             region, work, alone, inside = region + 1, own, op.kind in ALONE, set()
+            loop = op.loop
         op.region = region
         inside.update(_made(op))
 
@@ -50,13 +52,16 @@ def place(values: Sequence[NativeValue], operations: Sequence[NativeOp]) -> dict
     """Set the places of all values; bytes of the four kinds of memory."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
+    spans = _spans(operations)
+    own = {v: op.loop for op in operations for v in _made(op) if op.kind is not Kind.PUT}
     for op in operations:
-        for v in _made(op):
-            first[v] = op.region
-        for v in (*op.sources, *_made(op)):
-            last[v] = op.region
+        begin, end = spans.get(op.loop, (op.region, op.region))
+        for v in _made(op):  # what a loop puts together lives as long as the loop
+            first[v] = begin if op.kind is Kind.PUT else op.region
+        for v in (*op.sources, *_made(op)):  # and what it reads from outside
+            last[v] = op.region if own.get(v) == op.loop else end
     for v, r in first.items():
-        values[v].local = last[v] == r
+        values[v].local = last[v] == r and own.get(v) is not None
     sizes = dict.fromkeys(("time_bytes", "still_bytes"), 0)
     for time, name in ((True, "time_bytes"), (False, "still_bytes")):
         shared = [v for v in first if not values[v].local and values[v].time == time]
@@ -65,6 +70,16 @@ def place(values: Sequence[NativeValue], operations: Sequence[NativeOp]) -> dict
             values, [v for v in first if values[v].local and values[v].time == time], first
         )
     return sizes
+
+
+def _spans(operations: Sequence[NativeOp]) -> dict[int, tuple[int, int]]:
+    """First and last region of every loop."""
+    spans: dict[int, tuple[int, int]] = {}
+    for op in operations:
+        if op.loop >= 0:
+            begin, _ = spans.get(op.loop, (op.region, op.region))
+            spans[op.loop] = begin, op.region
+    return spans
 
 
 def _aligned(size: int) -> int:

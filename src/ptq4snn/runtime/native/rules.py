@@ -22,8 +22,9 @@ from ptq4snn.runtime.native.op_fields import (
     rescale_fields,
     state_fields,
 )
+from ptq4snn.runtime.stepwise import Put, Take
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "delay_state"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -180,6 +181,25 @@ def _time_sum(draft: Draft, op: ops.TimeSum) -> None:
     draft.add(_plain(Kind.TIME_SUM, op, state=draft.state_of(op.output)))
 
 
+def _delay(draft: Draft, op: ops.Delay) -> None:
+    """Loaded at every step; `planner.py` stores its input behind the loop's last operation."""
+    draft.add(NativeOp(Kind.LOAD_STATE, op.output, name=op.name, **delay_state(draft, op)))
+
+
+def delay_state(draft: Draft, op: ops.Delay) -> dict[str, Any]:
+    known = op.output in draft.states
+    number = draft.states.index(op.output) if known else draft.state_of(op.output)
+    return state_fields(draft.model, op, number)
+
+
+def _take(draft: Draft, op: Take) -> None:
+    draft.add(_plain(Kind.TAKE, op))
+
+
+def _put(draft: Draft, op: Put) -> None:
+    draft.add(_plain(Kind.PUT, op))
+
+
 RULES: dict[type[ops.Operation], Callable[[Draft, Any], None]] = {
     ops.Quantize: _quantize,
     ops.Project: _project,
@@ -193,4 +213,7 @@ RULES: dict[type[ops.Operation], Callable[[Draft, Any], None]] = {
     ops.Choice: _choice,
     ops.MatMul: _matmul,
     ops.TimeSum: _time_sum,
+    ops.Delay: _delay,
+    Take: _take,
+    Put: _put,
 }

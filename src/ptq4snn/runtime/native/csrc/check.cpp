@@ -136,6 +136,8 @@ struct Checker {
   void shifts(const T* const* numbers, int most) const {
     for (int64_t c = 0; c < padded(op.neuron.channels); ++c) {
       const T charge = numbers[kChargeN][c], settle = numbers[kSettleN][c];
+      if (op.neuron.carried)
+        need(op.neuron.lift_n[c] >= 0 && op.neuron.lift_n[c] <= 62, "a neuron shifts its state too far");
       need(charge >= 0 && charge <= most && settle >= 0 && settle <= (op.neuron.dither ? kPhaseBits : most),
            "a neuron shifts too far");
     }
@@ -153,6 +155,22 @@ struct Checker {
     need(op.state >= 0 && !v.time && op.fields.count == (int64_t)v.positions * v.channels,
          "a state has other fields than its neuron");
     need(v.place == kArena, "a whole state lies in the memory of a block");
+  }
+
+  // A step of a value, and back: the same rows.
+  void moves_a_step(bool takes) const {
+    inputs(1, 1);
+    same_size(0);
+    need(op.loop >= 0 && in(0).format == out().format, "a step is moved outside of a loop, or changed on the way");
+    need(in(0).time == (takes ? 1 : 0) && out().time == (takes ? 0 : 1), "a step is moved the wrong way");
+  }
+
+  // Everything else in a loop is of one step.
+  void of_one_step() const {
+    need(op.kind != kQuantize && op.kind != kTimeSum && op.kind != kKeep && op.kind != kOverTime,
+         "an operation of all steps stands in a loop");
+    need(op.output < 0 || !out().time, "an operation of a loop makes all steps");
+    need(!op.neuron.once, "a neuron of a loop runs once");
   }
 
   void without_output() const {
@@ -181,7 +199,7 @@ struct Checker {
   void with_output() const {
     need(op.second < 0 || op.kind == kNeuron || op.kind == kNeuronAny || op.kind == kProjectNeuron,
          "an operation has two outputs");
-    if (op.kind != kTimeSum) times_fit();
+    if (op.kind != kTimeSum && op.kind != kTake) times_fit();
     switch (op.kind) {
       case kQuantize: return quantize();
       case kProject: return hot_projection();
@@ -200,6 +218,8 @@ struct Checker {
       case kPool: return pool();
       case kGather: return gather();
       case kMatmul: return matmul();
+      case kTake: return moves_a_step(true);
+      case kPut: return moves_a_step(false);
       case kLoadState: inputs(0, 0); return whole_state(out());
       default: return pointwise();
     }
@@ -210,6 +230,7 @@ struct Checker {
 
 void check_op(const Plan& plan, const Op& op) {
   const Checker c{plan, op};
+  if (op.loop >= 0 && op.kind != kTake && op.kind != kPut) c.of_one_step();
   if (op.kind == kKeep || op.kind == kStoreState) return c.without_output();
   c.with_output();
 }
@@ -234,6 +255,7 @@ void check_regions(const Plan& plan, const std::vector<int64_t>& made) {
     need(i == 0 || op.region >= ops[i - 1].region, "the plan's regions are out of order");
     need(i == 0 || op.region > ops[i - 1].region || work == work_of(plan, ops[i - 1]),
          "operations of one region have other positions");
+    need(i == 0 || op.region > ops[i - 1].region || op.loop == ops[i - 1].loop, "a region is half in a loop");
     for (int j = 0; j < op.inputs; ++j) {
       const Value& v = plan.values[(size_t)op.sources[j]];
       const bool same = ops[(size_t)made[(size_t)op.sources[j]]].region == op.region;

@@ -42,7 +42,8 @@ Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations)
   const std::vector<Op>& ops = plan_->ops;
   for (int i = 0; i < (int)ops.size(); ++i) {
     const Op& op = ops[(size_t)i];
-    if (i == 0 || op.region != ops[(size_t)i - 1].region) regions_.push_back({i, i, work_of(*plan_, op), 0, 0, 1, 1});
+    if (i == 0 || op.region != ops[(size_t)i - 1].region)
+      regions_.push_back({i, i, work_of(*plan_, op), 0, 0, op.loop, 1, 1});
     Region& region = regions_.back();
     region.end = i + 1;
     for (int32_t v : {op.output, op.second}) {
@@ -80,6 +81,8 @@ void Engine::check(const Request& r) const {
   for (const Op& op : plan_->ops)
     if (op.kind == kQuantize && plan_->values[(size_t)op.output].time && r.x_steps != r.steps)
       throw Refused("the plan needs an input for every step");
+  for (const Region& region : regions_)
+    if (region.loop >= 0 && r.states == nullptr) throw Refused("what goes round from step to step needs states");
   if (r.threads < 1 || r.threads > kMostThreads || r.path < 0 || r.path >= hot::kPaths)
     throw Refused("the call asks for an absurd number of threads");
   for (size_t i = 0; r.states != nullptr && i < plan_->state_bytes.size(); ++i)
@@ -97,7 +100,7 @@ void Engine::check(const Request& r) const {
 // The most that an operation needs besides its values.
 int64_t Engine::scratch_bytes() {
   int64_t most = 0;
-  const Image image{arena_.data(), 0, 0};
+  const Image image{arena_.data(), 0, 0, 0};
   for (const Region& region : regions_) {
     for (int i = region.begin; i < region.end; ++i) {
       const Op& op = plan_->ops[(size_t)i];
@@ -180,8 +183,9 @@ Call Engine::call(const Region& region, const Op& op, const Image& image, uint8_
   if (op.inputs > 0) c.in_bytes = stride(op.sources[0]);
   if (op.output >= 0) c.out = view(region, op.output, image, local, first), c.out_bytes = stride(op.output);
   if (op.second >= 0) c.second = view(region, op.second, image, local, first), c.second_bytes = stride(op.second);
-  c.steps = (int32_t)r.steps;
-  c.first_step = r.first_step;
+  c.steps = region.loop < 0 ? (int32_t)r.steps : 1;
+  c.first_step = r.first_step + (region.loop < 0 ? 0 : image.step);
+  c.at = image.step;
   c.x = r.x + image.number * r.numbers;
   c.x_stride = r.batch * r.numbers;
   if (op.state >= 0 && r.states != nullptr) {
@@ -227,7 +231,7 @@ void Engine::run_images(const Region& region, int thread, const Image& first, in
     const Op& op = plan_->ops[(size_t)i];
     const int together = takes_images(op) ? count : 1;
     for (int at = 0; at < count; at += together) {
-      const Image image{first.memory + at * image_bytes_, first.number + at, at};
+      const Image image{first.memory + at * image_bytes_, first.number + at, at, first.step};
       Call c = call(region, op, image, own_[t].data(), 0, views_[t].data());
       c.images = together;
       run_op(i, thread, c, 0, region.work);
@@ -249,27 +253,37 @@ bool Engine::stopped(int thread, int64_t phase) {
 }
 
 // Each thread takes the same share of the rows of every region.
+void Engine::work_on(const Region& region, int thread, int64_t phase, int64_t first, int64_t images, int64_t step) {
+  const int64_t rows = images * region.work;
+  const int64_t begin = rows * thread / request_.threads, end = rows * (thread + 1) / request_.threads;
+  for (int64_t at = begin; at < end && !stopped(thread, phase);) {
+    const int64_t number = at / region.work, before = number * region.work;
+    const Image image{arena_.data() + number * image_bytes_, first + number, 0, step};
+    const int64_t whole = at == before ? std::min<int64_t>((end - at) / region.work, region.images) : 0;
+    const int64_t last = whole > 1 ? at + whole * region.work : std::min(end, before + region.work);
+    if (whole > 1)
+      run_images(region, thread, image, (int)whole);
+    else
+      run_rows(region, thread, phase, image, (int)(at - before), (int)(last - before));
+    at = last;
+  }
+}
+
+// Regions one after the other; those of a loop for one step after the other.
 void Engine::work(int thread, Barrier& barrier) {
-  const Request& r = request_;
   int64_t phase = 0;
-  for (int64_t first = 0; first < r.batch; first += tile_) {
-    const int64_t images = std::min<int64_t>(tile_, r.batch - first);
-    for (const Region& region : regions_) {
-      const int64_t rows = images * region.work;
-      const int64_t begin = rows * thread / r.threads, end = rows * (thread + 1) / r.threads;
-      for (int64_t at = begin; at < end && !stopped(thread, phase);) {
-        const int64_t number = at / region.work, before = number * region.work;
-        const Image image{arena_.data() + number * image_bytes_, first + number, 0};
-        const int64_t whole = at == before ? std::min<int64_t>((end - at) / region.work, region.images) : 0;
-        const int64_t last = whole > 1 ? at + whole * region.work : std::min(end, before + region.work);
-        if (whole > 1)
-          run_images(region, thread, image, (int)whole);
-        else
-          run_rows(region, thread, phase, image, (int)(at - before), (int)(last - before));
-        at = last;
-      }
-      barrier.wait();
-      if (stop_.load(std::memory_order_acquire) <= phase++) return;
+  for (int64_t first = 0; first < request_.batch; first += tile_) {
+    const int64_t images = std::min<int64_t>(tile_, request_.batch - first);
+    for (size_t begin = 0, end = 1; begin < regions_.size(); begin = end) {
+      const int loop = regions_[begin].loop;
+      end = begin + 1;
+      while (loop >= 0 && end < regions_.size() && regions_[end].loop == loop) ++end;
+      for (int64_t step = 0; step < (loop < 0 ? 1 : request_.steps); ++step)
+        for (size_t i = begin; i < end; ++i) {
+          work_on(regions_[i], thread, phase, first, images, step);
+          barrier.wait();
+          if (stop_.load(std::memory_order_acquire) <= phase++) return;
+        }
     }
   }
 }

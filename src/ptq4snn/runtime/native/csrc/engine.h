@@ -76,6 +76,7 @@ class Engine {
     int begin, end;                   // operations
     int work;                         // positions
     int64_t time_bytes, still_bytes;  // local values of a position: of a step, and without time
+    int loop;                         // regions of one loop run for every step; -1: once
     int block, images;                // positions and, where a block is all of them, images at once
     int64_t image_bytes = 0;          // local values of a block
   };
@@ -83,6 +84,7 @@ class Engine {
     uint8_t* memory;
     int64_t number;  // in the batch
     int place;       // among the images at once
+    int64_t step;    // of a loop
   };
 
   void check(const Request& request) const;
@@ -92,6 +94,7 @@ class Engine {
   Call call(const Region& region, const Op& op, const Image& image, uint8_t* local, int first, View* views) const;
   int64_t scratch_bytes();
   void work(int thread, Barrier& barrier);
+  void work_on(const Region& region, int thread, int64_t phase, int64_t first, int64_t images, int64_t step);
   void run_rows(const Region& region, int thread, int64_t phase, const Image& image, int begin, int end);
   void run_block(const Region& region, int thread, const Image& image, int begin, int end);
   void run_images(const Region& region, int thread, const Image& first, int count);

@@ -47,14 +47,16 @@ enum Kind : int32_t {
   kLoadState = 16,  // a state packed as one row for the whole sample
   kStoreState = 17,
   kKeep = 18,  // copy a value out
-  kKinds = 19,
+  kTake = 19,  // the current step of a value, inside of a loop
+  kPut = 20,  // the current step of a loop into a value of all steps
+  kKinds = 21,
 };
 
 enum How : int32_t { kSum, kMax, kMin, kGt, kGe, kLt, kLe, kEq, kNe, kHows };
 
 // Bits of the fields of a packed state, widest first.
-constexpr int kWidthCount = 9;
-constexpr int kWidths[kWidthCount] = {32, 16, 8, 7, 6, 5, 4, 3, 2};
+constexpr int kWidthCount = 10;
+constexpr int kWidths[kWidthCount] = {32, 16, 8, 7, 6, 5, 4, 3, 2, 1};
 
 enum Header : int32_t {
   hMagic, hSize, hValues, hArrays, hOps, hStates, hKept, hNumbers, hTimeBytes, hStillBytes, hLocalTimeBytes,
@@ -72,7 +74,7 @@ enum OpField : int32_t {
   oHigh, oSteps, oCoefficients, oIndex, oSigns, oShifts, oPoolWeights, oInverse, oZeros, oTaps, oTable, oCin, oCout,
   oBits, oShift, oNarrow, oWeights, oBias, oBiasRow, oRescaleM, oRescaleN, oLo, oHi, oTheta, oRho, oChargeM, oChargeN,
   oSettleM, oSettleN, oStateLow, oStateHigh, oNeuronChannels, oReset, oDither, oWideProducts, oOnce, oGain, oBound,
-  oChannel, oElement, oWidths, oOrder, oZero, oFields
+  oChannel, oElement, oWidths, oOrder, oZero, oLoop, oCarried, oLiftM, oLiftN, oFields
 };
 
 // Dither: phases are of 16 bits, which is also the largest shift.

@@ -43,6 +43,15 @@ static void move_rows(const Call& call, int begin, int end) {
   }
 }
 
+// A step of a value with time, or into one.
+static void move_step(const Call& call, int begin, int end, bool takes) {
+  for (int p = begin; p < end; ++p) {
+    const int64_t t = call.at;
+    std::memcpy(row_of_mutable(call.out, p, takes ? 0 : (int)t), row_of(call.in[0], p, takes ? (int)t : 0),
+                (size_t)call.out.row);
+  }
+}
+
 // Sum or maximum [n] of the rows under the taps of position p.
 template <class T>
 static void pool_row(const Call& call, int p, int t, T* out, T* row) {

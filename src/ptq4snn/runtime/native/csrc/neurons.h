@@ -86,6 +86,17 @@ static void neuron_step(const Call& call, int p, int64_t t, int64_t* x, int64_t*
   }
 }
 
+// The state of position p in units, before the step; `out` has room for it.
+static void hand_on(const Call& call, int p, int t, const int64_t* v, int64_t* out) {
+  const Neurons& k = call.op->neuron;
+  const int n = call.out.channels;
+  for (int c = 0; c < n; ++c) {
+    const int ch = k.channel ? k.channel[(int64_t)p * n + c] : c;
+    out[c] = rshift_even(v[c] * k.lift_m[ch], (int)k.lift_n[ch]);
+  }
+  encode(call.second, p, t, out);
+}
+
 // The state of a position: packed, or an input [positions][channels] that was loaded before.
 static void neuron_any(const Call& call, int begin, int end) {
   const Op& op = *call.op;
@@ -101,9 +112,10 @@ static void neuron_any(const Call& call, int begin, int end) {
     if (loaded) decode(call.in[1], p, 0, v);
     for (int t = 0; t < call.out.steps; ++t) {
       incoming(call, p, t, x);
+      if (op.neuron.carried) hand_on(call, p, t, v, s);
       neuron_step(call, p, op.neuron.once ? t : call.first_step + t, x, v, s);
       encode(call.out, p, t, s);
-      if (op.second >= 0) encode(call.second, p, t, x);
+      if (op.second >= 0 && !op.neuron.carried) encode(call.second, p, t, x);
     }
     if (row != nullptr) pack_state(op.fields, v, row);
     if (loaded) encode(call.in[1], p, 0, v);

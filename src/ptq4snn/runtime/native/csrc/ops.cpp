@@ -91,6 +91,8 @@ static void run(const Operations& ops, const Call& call, int begin, int end) {
     case kLoadState: return load_state(call);
     case kStoreState: return store_state(call);
     case kKeep: return keep(call, begin, end);
+    case kTake: return move_step(call, begin, end, true);
+    case kPut: return move_step(call, begin, end, false);
     default: break;
   }
   if (on_planes(k, call, begin, end)) return;

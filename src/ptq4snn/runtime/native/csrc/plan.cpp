@@ -78,6 +78,7 @@ class Reader {
     op.output = small(f[oOutput], -1, values - 1);
     op.second = small(f[oSecond], -1, values - 1);
     op.region = small(f[oRegion], 0, INT32_MAX);
+    op.loop = small(f[oLoop], -1, INT32_MAX);
     op.inputs = (int32_t)tables_.count_of(f[oSources], tI32);
     op.sources = tables_.numbers<int32_t>(f[oSources], op.inputs, false);
     for (int i = 0; i < op.inputs; ++i) {
@@ -207,6 +208,10 @@ class Reader {
     k.dither = small(f[oDither], 0, 1);
     k.wide = small(f[oWideProducts], 0, 1);
     k.once = small(f[oOnce], 0, 1);
+    k.carried = small(f[oCarried], 0, 1);
+    if (k.carried && (!any || op.second < 0 || k.once)) throw Refused("a neuron hands on a state that nobody reads");
+    k.lift_m = tables_.numbers<int64_t>(f[oLiftM], padded(k.channels), k.carried != 0);
+    k.lift_n = tables_.numbers<int64_t>(f[oLiftN], padded(k.channels), k.carried != 0);
     k.gain = f[oGain];
     k.bound = f[oBound];
     k.channel = tables_.numbers<int32_t>(f[oChannel], out_elements(op), false);

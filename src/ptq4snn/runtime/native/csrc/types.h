@@ -48,10 +48,12 @@ struct Neurons {
   int32_t channels;
   hot::Reset reset;
   int32_t dither, wide, once;
-  int64_t gain;            // x is multiplied by it
-  int64_t bound;           // proven largest |A|
-  const int32_t* channel;  // [positions * channels] or null
-  const int32_t* element;  // likewise
+  int32_t carried;                 // the second output is the state that the step began with, in units
+  const int64_t *lift_m, *lift_n;  // which is rshift(Vq m, n)
+  int64_t gain;                    // x is multiplied by it
+  int64_t bound;                   // proven largest |A|
+  const int32_t* channel;          // [positions * channels] or null
+  const int32_t* element;          // likewise
 };
 
 struct Projection {
@@ -67,6 +69,7 @@ struct Projection {
 
 struct Op {
   int32_t kind, output, second, region, inputs;
+  int32_t loop;            // operations of one loop run step by step; -1: all steps at once
   const int32_t* sources;  // value numbers of the inputs
   int32_t wide;            // rows are computed in int64
   int32_t how, width, groups;
@@ -97,6 +100,7 @@ struct Call {
   View out, second;
   int32_t steps;       // of this call
   int64_t first_step;  // steps before it
+  int64_t at;          // of a loop: its step in this call
   int32_t images;      // a projection may work on so many, one after the other in memory
   int64_t in_bytes, out_bytes, second_bytes, state_bytes;  // from one image to the next; in_bytes of the first input
   const float* x;                                          // input of the image [steps or 1][stride]
