@@ -19,8 +19,8 @@ from schema.walk import differences
 
 import ptq4snn
 from ptq4snn.cli.evaluate import rate, sentence
-from ptq4snn.schema.report import Report
-from ptq4snn.schema.scores import Limited
+from ptq4snn.schema.report_types import Report
+from ptq4snn.schema.score_types import Limited
 
 Cli = Callable[..., tuple[int, str, str]]
 

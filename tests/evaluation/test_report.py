@@ -20,7 +20,7 @@ from ptq4snn.recipe import Recipe
 from ptq4snn.report.screen import WIDTH, screen
 from ptq4snn.report.static import report_of_plan
 from ptq4snn.report.terminal import plain
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.report_types import Report
 
 PAPER = Recipe.parse("paper+nearest")
 

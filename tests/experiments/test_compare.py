@@ -24,7 +24,7 @@ from ptq4snn.experiments.comparison_tables import raw_csv, text_table
 from ptq4snn.experiments.scoring import unpack
 from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe
-from ptq4snn.schema.comparison import ComparisonData
+from ptq4snn.schema.comparison_types import ComparisonData
 
 METHODS = ["w4m32", "R=reuse+uniform+w4m4", "B=uniform+w4m2"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import ptq4snn
 
 SOURCE = Path(ptq4snn.__file__).parent
-# a file of `cli` is named as its command, and a figure as itself: its data here, its chart there
-BY_ANOTHER_RULE = ("cli", "evaluation/figures", "report/charts")
+# a file of `cli` is named as its command, and a figure as itself
+BY_ANOTHER_RULE = ("cli", "report/figures")
 
 
 def test_file_names_do_not_repeat() -> None:

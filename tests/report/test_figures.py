@@ -35,7 +35,7 @@ from ptq4snn.report.figures import (
 from ptq4snn.report.finished_run import Kind, Run
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.theme import DARK, LIGHT
-from ptq4snn.schema.figures import Figures
+from ptq4snn.schema.figure_types import Figures
 
 KINDS: dict[Kind, Any] = {
     "report": samples.report(segmentation=True),

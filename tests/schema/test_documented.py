@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typedd
 import pytest
 from schema.walk import keys
 
-from ptq4snn.schema import figures, report, scores
+from ptq4snn.schema import figure_types as figures
+from ptq4snn.schema import report_types as report
+from ptq4snn.schema import score_types as scores
 
 TEXT = (
     (Path(__file__).parents[2] / "docs" / "format.md")

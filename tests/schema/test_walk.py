@@ -10,8 +10,8 @@ import pytest
 from report import samples
 from schema.walk import differences
 
-from ptq4snn.schema.comparison import ComparisonData
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.comparison_types import ComparisonData
+from ptq4snn.schema.report_types import Report
 
 SAMPLE = samples.report(neurons=2, channels=3, pairs=1, segmentation=True)
 

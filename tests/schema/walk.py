@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from ptq4snn.schema.report import Neuron, Report, Summary
+from ptq4snn.schema.report_types import Neuron, Report, Summary
 
 WHOLE = (Neuron, Report, Summary)  # a reader may lack keys of them, what quantizing writes has all
 BEFORE_SAVING = {"bundle"}

@@ -11,7 +11,7 @@ from typing import Any
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
 from ptq4snn.files import check_target, write_whole
-from ptq4snn.schema.comparison import RunResult
+from ptq4snn.schema.comparison_types import RunResult
 
 __all__ = ["changed_fields", "name_model", "print_run", "run"]
 

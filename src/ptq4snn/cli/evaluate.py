@@ -26,7 +26,7 @@ from ptq4snn.modules.saving import read_report
 from ptq4snn.progress import for_terminal
 from ptq4snn.runtime import Runtime
 from ptq4snn.runtime.loading import read_contents
-from ptq4snn.schema.scores import Limited, Result
+from ptq4snn.schema.score_types import Limited, Result
 
 __all__ = ["run"]
 

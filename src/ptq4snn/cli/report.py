@@ -14,7 +14,7 @@ from ptq4snn.report.drawing import converter, figure_spec, write_figure
 from ptq4snn.report.figures import FIGURES, figure_data, figure_panels
 from ptq4snn.report.finished_run import Run, read_run, whole
 from ptq4snn.report.page import write_page
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["run"]
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from ptq4snn.cost.accounting import StateCost, WeightCost
 from ptq4snn.network.plan import NeuronPlan
-from ptq4snn.schema.report import Neuron, StateBytes, WeightBytes
+from ptq4snn.schema.report_types import Neuron, StateBytes, WeightBytes
 
 __all__ = ["neuron_facts", "stages_of", "state_bytes", "weight_bytes"]
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ptq4snn.data.samples import check_labels
 from ptq4snn.errors import DataError
-from ptq4snn.schema.scores import Scores
+from ptq4snn.schema.score_types import Scores
 
 __all__ = ["Accuracy"]
 

@@ -20,7 +20,7 @@ from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, 
 from ptq4snn.evaluation.meters import InputMeter, NeuronFidelity, NeuronMeter, emd, share
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import divergence, same_draws
-from ptq4snn.schema.scores import Task
+from ptq4snn.schema.score_types import Task
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared

@@ -32,7 +32,7 @@ from ptq4snn.report.figures import (
 from ptq4snn.report.figures.allocation import Ranked
 from ptq4snn.report.figures.common import in_budget, rounded
 from ptq4snn.report.figures.distributions import Pair
-from ptq4snn.schema.figures import AllocationData, Bins, BridgeData, DistributionsData, Figures
+from ptq4snn.schema.figure_types import AllocationData, Bins, BridgeData, DistributionsData, Figures
 
 if TYPE_CHECKING:
     from ptq4snn.evaluation.fidelity import Fidelity

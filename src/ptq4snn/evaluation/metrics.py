@@ -20,7 +20,7 @@ from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.modules.readout import Readout, find_readout
 from ptq4snn.modules.running import fastest, whole_sequences
 from ptq4snn.progress import Progress, chosen
-from ptq4snn.schema.scores import Result, Task
+from ptq4snn.schema.score_types import Result, Task
 
 __all__ = ["evaluate"]
 

@@ -18,8 +18,8 @@ from ptq4snn.modules.readout import find_readout, same_draws
 from ptq4snn.modules.saving import read_report, write_report
 from ptq4snn.report.figures import segmentation
 from ptq4snn.report.figures.common import rounded
-from ptq4snn.schema.report import Evaluation, Report
-from ptq4snn.schema.scores import Metrics, Result
+from ptq4snn.schema.report_types import Evaluation, Report
+from ptq4snn.schema.score_types import Metrics, Result
 
 __all__ = ["Gallery", "record"]
 

@@ -1,4 +1,4 @@
-"""What quantization cost, as one JSON-able value; schema/report.py and docs/format.md tell its keys."""
+"""What quantization cost, as one JSON-able value; schema/report_types.py and docs/format.md tell its keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ptq4snn.evaluation.rows import neuron_row, projection_row
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.rounding.stage import dead_columns
-from ptq4snn.schema.report import BeforeAfter, Report, Silent, StatePackets, Summary, TrialRow
+from ptq4snn.schema.report_types import BeforeAfter, Report, Silent, StatePackets, Summary, TrialRow
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared

@@ -10,7 +10,7 @@ from ptq4snn.discovery.pairs import ProjectionInfo
 from ptq4snn.evaluation.fidelity import Fidelity
 from ptq4snn.evaluation.meters import NeuronFidelity, OverTime
 from ptq4snn.network.plan import NeuronPlan, ProjectionPlan
-from ptq4snn.schema import report as schema
+from ptq4snn.schema import report_types as schema
 
 __all__ = ["neuron_row", "projection_row"]
 

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from ptq4snn.data.samples import VOID
 from ptq4snn.errors import DataError
-from ptq4snn.schema.scores import Scores
+from ptq4snn.schema.score_types import Scores
 
 __all__ = ["Segmentation"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from ptq4snn.schema.scores import Throughput
+from ptq4snn.schema.score_types import Throughput
 
 __all__ = ["Stopwatch"]
 

@@ -39,8 +39,8 @@ from ptq4snn.hashing import code_digest, digest
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.progress import Progress, Silent, chosen
 from ptq4snn.recipe import Recipe
-from ptq4snn.schema.comparison import Made, Measured, Run, RunResult
-from ptq4snn.schema.scores import Task
+from ptq4snn.schema.comparison_types import Made, Measured, Run, RunResult
+from ptq4snn.schema.score_types import Task
 
 __all__ = ["Bench", "Conditions", "Report", "compare", "compare_on", "silent", "today"]
 

@@ -9,8 +9,8 @@ from typing import cast
 from ptq4snn.experiments.intervals import Interval, mean, paired, spread
 from ptq4snn.experiments.methods import Method, baseline_of
 from ptq4snn.experiments.scoring import unpack
-from ptq4snn.schema.comparison import Average, Averages, ComparisonData, MethodRow, Run
-from ptq4snn.schema.report import Summary
+from ptq4snn.schema.comparison_types import Average, Averages, ComparisonData, MethodRow, Run
+from ptq4snn.schema.report_types import Summary
 
 __all__ = ["Comparison", "Row"]
 

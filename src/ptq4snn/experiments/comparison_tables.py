@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ptq4snn.experiments.comparison import Comparison, summary
 from ptq4snn.report.comparison_text import comparison_table
-from ptq4snn.schema.comparison import Run
+from ptq4snn.schema.comparison_types import Run
 
 __all__ = ["raw_csv", "text_table"]
 

@@ -23,7 +23,7 @@ from ptq4snn.experiments.paper_figures import MAKERS, RECIPE
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.report.figures import FIGURES
 from ptq4snn.report.text import number, table
-from ptq4snn.schema.report import Summary
+from ptq4snn.schema.report_types import Summary
 
 __all__ = ["Outcome", "identity", "run_experiment"]
 

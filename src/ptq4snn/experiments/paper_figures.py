@@ -11,7 +11,7 @@ from ptq4snn.experiments.compare import Bench
 from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.figures import membrane_cost
-from ptq4snn.schema.figures import MembraneCostData
+from ptq4snn.schema.figure_types import MembraneCostData
 
 __all__ = ["MAKERS", "RECIPE"]
 

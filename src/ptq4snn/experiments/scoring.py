@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.progress import Progress
-from ptq4snn.schema.scores import Paired
+from ptq4snn.schema.score_types import Paired
 
 __all__ = ["pack", "score", "unpack"]
 

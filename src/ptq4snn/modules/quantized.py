@@ -29,7 +29,7 @@ from ptq4snn.network.program import Program
 from ptq4snn.numerics.device import exact_arithmetic
 from ptq4snn.report.notebook import fragment
 from ptq4snn.report.static import report_of_plan
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["Integers", "QuantizedModel"]
 

@@ -25,7 +25,7 @@ from ptq4snn.frameworks.compound import OneToOne
 from ptq4snn.hashing import file_digest
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.runtime.loading import read_contents
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.report_types import Report
 
 if TYPE_CHECKING:
     from ptq4snn.modules.quantized import QuantizedModel

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.observation.channel_statistics import bin_edges
-from ptq4snn.schema.figures import Bins
+from ptq4snn.schema.figure_types import Bins
 
 __all__ = ["bins_of", "quantiles", "rebin", "share_outside"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ptq4snn.report.text import number, table
-from ptq4snn.schema.comparison import ComparisonData
+from ptq4snn.schema.comparison_types import ComparisonData
 
 __all__ = ["comparison_table"]
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from ptq4snn.report.headline import score_of
-from ptq4snn.schema.report import Neuron, Report, Summary
+from ptq4snn.schema.report_types import Neuron, Report, Summary
 
 __all__ = [
     "Accuracy", "Change", "accuracies", "average_bits", "beside_weights", "composition", "exponents",

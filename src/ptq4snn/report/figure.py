@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptq4snn.report.panel import Panel
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["Figure", "Heading"]
 
-Data = Any  # of the figure's own type in schema/figures.py
+Data = Any  # of the figure's own type in schema/figure_types.py
 
 
 @dataclass(frozen=True)

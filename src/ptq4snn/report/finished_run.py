@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 
 from ptq4snn.bundle.report_check import check_report
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.schema.comparison import ComparisonData
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.comparison_types import ComparisonData
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["Kind", "Run", "completed", "read_run", "whole"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptq4snn.report.units import change, percent, significant, size, smaller
-from ptq4snn.schema.report import Evaluation, Report, Summary
+from ptq4snn.schema.report_types import Evaluation, Report, Summary
 
 __all__ = ["Card", "cards", "lead", "score_of", "setting", "title", "warnings"]
 

@@ -13,7 +13,7 @@ from ptq4snn.report import digest
 from ptq4snn.report.static import report_of_plan
 from ptq4snn.report.text import number
 from ptq4snn.report.units import percent, significant, size, smaller
-from ptq4snn.schema.report import Neuron, Report, Summary
+from ptq4snn.schema.report_types import Neuron, Report, Summary
 
 __all__ = ["fragment"]
 

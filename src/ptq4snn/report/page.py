@@ -18,7 +18,7 @@ from ptq4snn.report.recipe_text import as_python, as_toml
 from ptq4snn.report.sections import of_added, of_run
 from ptq4snn.report.theme import BITS, DARK, LIGHT
 from ptq4snn.report.units import percent
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["render_page", "write_page"]
 

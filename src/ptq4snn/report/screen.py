@@ -12,7 +12,7 @@ from itertools import pairwise, zip_longest
 from ptq4snn.report import digest
 from ptq4snn.report.text import ASCII, GAP, Marks, aligned, bar, number, printable, shortened, sparkline
 from ptq4snn.report.units import size, smaller
-from ptq4snn.schema.report import BeforeAfter, Counts, Neuron, Report, StateWords, Summary
+from ptq4snn.schema.report_types import BeforeAfter, Counts, Neuron, Report, StateWords, Summary
 
 __all__ = ["WIDTH", "Line", "screen"]
 

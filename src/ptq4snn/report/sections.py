@@ -11,8 +11,8 @@ from ptq4snn.report.figures import FIGURES, allocation, distributions, figure_pa
 from ptq4snn.report.finished_run import Run, whole
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
-from ptq4snn.schema.figures import SegmentationRow
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.figure_types import SegmentationRow
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["Section", "Slot", "of_added", "of_run"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ptq4snn.cost.accounting import WeightCost, is_mixed, resident_states, state_cost, weight_cost
 from ptq4snn.cost.neuron_facts import neuron_facts, stages_of, state_bytes, weight_bytes
 from ptq4snn.network.plan import Plan
-from ptq4snn.schema.report import Report, Summary
+from ptq4snn.schema.report_types import Report, Summary
 
 __all__ = ["report_of_plan"]
 

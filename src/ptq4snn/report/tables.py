@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ptq4snn.report.headline import score_of
 from ptq4snn.report.units import NONE, change, percent, significant, size
-from ptq4snn.schema.comparison import ComparisonData, MethodRow
-from ptq4snn.schema.report import Evaluation, Neuron, Projection, Report
+from ptq4snn.schema.comparison_types import ComparisonData, MethodRow
+from ptq4snn.schema.report_types import Evaluation, Neuron, Projection, Report
 
 __all__ = ["Cell", "Table", "accuracy", "layers", "methods", "projections"]
 

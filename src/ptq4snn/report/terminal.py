@@ -11,7 +11,7 @@ from typing import Any
 from ptq4snn.extras import is_there
 from ptq4snn.report.screen import WIDTH, Line, screen
 from ptq4snn.report.text import Marks, printable
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["plain", "rich_text", "show", "show_lines"]
 

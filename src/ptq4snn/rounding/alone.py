@@ -1,8 +1,8 @@
 """A unit run alone, inside the user's own forward: glue code (adds, products, pools) stays the model's own.
 
 Projections and neurons outside return what was recorded where they reach the unit. Elsewhere they return
-tensors without values (rounding/void.py), or zeros in a model whose code looks at values. Neurons inside run
-with the model's surrogate gradient.
+tensors without values (rounding/shape_only.py), or zeros in a model whose code looks at values. Neurons
+inside run with the model's surrogate gradient.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.rounding.boundary import Boundary
 from ptq4snn.rounding.network import Enough
 from ptq4snn.rounding.recording import Bits, Countdown, Recording, Trace
-from ptq4snn.rounding.void import ShapeOnly, shape_only
+from ptq4snn.rounding.shape_only import ShapeOnly, shape_only
 
 __all__ = ["Alone", "Currents"]
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from ptq4snn.checkpoint.naming import COUNTER
 from ptq4snn.files import write_whole
-from ptq4snn.schema.scores import Result
+from ptq4snn.schema.score_types import Result
 from ptq4snn.training.resume import Place
 from ptq4snn.training.training_recipe import TrainingRecipe
 

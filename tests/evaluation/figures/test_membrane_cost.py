@@ -15,7 +15,7 @@ from ptq4snn.discovery.discover import discover
 from ptq4snn.models.sdt import SpikeDrivenTransformer
 from ptq4snn.report.figures import membrane_cost
 from ptq4snn.report.figures.membrane_cost import ideal_rows
-from ptq4snn.schema.figures import MembraneCostData
+from ptq4snn.schema.figure_types import MembraneCostData
 
 BATCHES, STEPS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32)
 

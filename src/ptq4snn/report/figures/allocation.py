@@ -12,8 +12,8 @@ from ptq4snn.report.figures.common import NOTHING, allocated_by, evenly, in_budg
 from ptq4snn.report.panel import MANY, Panel, Row, Spec, bits_scale, channel, crowd
 from ptq4snn.report.text import bar, table
 from ptq4snn.report.units import percent, significant
-from ptq4snn.schema.figures import AllocationData, AllocationRow
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.figure_types import AllocationData, AllocationRow
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["FIGURE", "LEADS", "Ranked", "data", "panels", "text"]
 

@@ -13,8 +13,8 @@ from ptq4snn.report.figures.common import NOTHING, evenly, in_budget
 from ptq4snn.report.panel import Panel, Row, Spec, bits_scale, channel, crowd
 from ptq4snn.report.text import bar
 from ptq4snn.report.units import percent, significant
-from ptq4snn.schema.figures import BridgeData, BridgeRow
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.figure_types import BridgeData, BridgeRow
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["FIGURE", "data", "panels", "text"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptq4snn.network.plan import NeuronPlan, Plan
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["NOTHING", "allocated_by", "evenly", "in_budget", "rounded"]
 

@@ -14,8 +14,8 @@ from ptq4snn.report.figures.common import evenly
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours
 from ptq4snn.report.text import sparkline
 from ptq4snn.report.units import percent, significant
-from ptq4snn.schema.figures import Bins, DistributionRow, DistributionsData
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.figure_types import Bins, DistributionRow, DistributionsData
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["FIGURE", "Channel", "Pair", "data", "middle", "neurons_of", "panels", "text"]
 

@@ -9,7 +9,7 @@ from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours, crowd
 from ptq4snn.report.units import significant
-from ptq4snn.schema.report import Neuron, Report
+from ptq4snn.schema.report_types import Neuron, Report
 
 __all__ = ["FIGURE", "LayersData", "choose", "look", "panels"]
 

@@ -14,7 +14,7 @@ from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.panel import Panel, Row, Spec, axis_of_bytes, channel, colours
 from ptq4snn.report.text import table
 from ptq4snn.report.units import size
-from ptq4snn.schema.figures import MembraneCostData, MembraneCostRow
+from ptq4snn.schema.figure_types import MembraneCostData, MembraneCostRow
 
 if TYPE_CHECKING:
     from ptq4snn.discovery.discover import Discovery

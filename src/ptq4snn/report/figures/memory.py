@@ -6,7 +6,7 @@ from ptq4snn.cost.traffic import Resident, Residents
 from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours
 from ptq4snn.report.units import size, smaller
-from ptq4snn.schema.figures import MemoryData
+from ptq4snn.schema.figure_types import MemoryData
 
 __all__ = ["FIGURE", "data", "panels"]
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 from ptq4snn.report.figure import Figure
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours
 from ptq4snn.report.units import change
-from ptq4snn.schema.comparison import ComparisonData, MethodRow
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.comparison_types import ComparisonData, MethodRow
+from ptq4snn.schema.report_types import Report
 
 __all__ = ["FIGURE", "panels"]
 

@@ -11,8 +11,8 @@ from ptq4snn.data.labels import VOID
 from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.panel import Panel, Row, Spec
 from ptq4snn.report.units import percent
-from ptq4snn.schema.figures import SegmentationData, SegmentationRow
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.figure_types import SegmentationData, SegmentationRow
+from ptq4snn.schema.report_types import Report
 
 if TYPE_CHECKING:
     import numpy as np

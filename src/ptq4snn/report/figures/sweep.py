@@ -9,8 +9,8 @@ from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.figures.common import allocated_by
 from ptq4snn.report.panel import Panel, Row, Spec, channel, colours
 from ptq4snn.report.units import significant
-from ptq4snn.schema.figures import SweepData, SweepRow
-from ptq4snn.schema.report import Report
+from ptq4snn.schema.figure_types import SweepData, SweepRow
+from ptq4snn.schema.report_types import Report
 
 if TYPE_CHECKING:
     from ptq4snn.allocation.search import Trial

@@ -11,7 +11,7 @@ from ptq4snn.report.figure import Figure
 from ptq4snn.report.figures.layers import LayersData, choose, look, times100
 from ptq4snn.report.panel import Panel, Row, Spec, channel, crowd
 from ptq4snn.report.units import significant
-from ptq4snn.schema.report import Neuron
+from ptq4snn.schema.report_types import Neuron
 
 __all__ = ["FIGURE", "panels"]
 

@@ -13,9 +13,9 @@ from torch import nn
 from ptq4snn.errors import CheckpointError, UnsupportedModel
 from ptq4snn.extras import needed_by
 from ptq4snn.frameworks.adapter import Reset
-from ptq4snn.interchange.network import Graph, NirNetwork
-from ptq4snn.interchange.nodes import READOUTS, Settings, is_neuron, module_of
-from ptq4snn.interchange.ordering import Edge, order_of
+from ptq4snn.interchange.nir_network import Graph, NirNetwork
+from ptq4snn.interchange.nir_nodes import READOUTS, Settings, is_neuron, module_of
+from ptq4snn.interchange.nir_order import Edge, order_of
 
 __all__ = ["from_nir"]
 

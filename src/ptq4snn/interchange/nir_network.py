@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.frameworks.compound import Before
-from ptq4snn.interchange.ordering import Edge
+from ptq4snn.interchange.nir_order import Edge
 
 __all__ = ["Graph", "NirNetwork"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from ptq4snn.schema.report import Report
-from ptq4snn.schema.scores import Task
+from ptq4snn.schema.report_types import Report
+from ptq4snn.schema.score_types import Task
 
 __all__ = [
     "Average",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from ptq4snn.schema.figures import Figures
-from ptq4snn.schema.scores import Metrics, Task
+from ptq4snn.schema.figure_types import Figures
+from ptq4snn.schema.score_types import Metrics, Task
 
 __all__ = [
     "BeforeAfter", "Counts", "Evaluation", "Exponents", "Neuron", "OverTime", "Projection",
