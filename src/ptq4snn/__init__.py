@@ -17,10 +17,13 @@ from ptq4snn.extras import needed_by
 if TYPE_CHECKING:
     from ptq4snn import runtime
     from ptq4snn.api import evaluate, inspect, load, quantize
+    from ptq4snn.interchange.nir_reading import from_nir
     from ptq4snn.modules.quantized import QuantizedModel
     from ptq4snn.recipe import Recipe
 
-__all__ = ["QuantizedModel", "Recipe", "__version__", "evaluate", "inspect", "load", "quantize", "runtime"]
+__all__ = [
+    "QuantizedModel", "Recipe", "__version__", "evaluate", "from_nir", "inspect", "load", "quantize", "runtime",
+]  # fmt: skip
 
 __version__ = "0.1.0"
 
@@ -29,6 +32,7 @@ _HOME = {
     "load": "ptq4snn.api",
     "inspect": "ptq4snn.api",
     "evaluate": "ptq4snn.api",
+    "from_nir": "ptq4snn.interchange.nir_reading",
     "QuantizedModel": "ptq4snn.modules.quantized",
     "Recipe": "ptq4snn.recipe",
 }

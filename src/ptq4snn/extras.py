@@ -17,6 +17,8 @@ EXTRAS = {
     "jinja2": ("Jinja2", "report"),
     "PIL": ("Pillow", "images"),
     "vl_convert": ("vl-convert", "figures"),
+    "nir": ("nir", "nir"),
+    "h5py": ("h5py", "nir"),
 }
 
 

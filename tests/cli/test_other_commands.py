@@ -68,7 +68,8 @@ def test_public_names() -> None:
     from ptq4snn.recipe import Recipe
 
     assert ptq4snn.Recipe is Recipe
-    names = {"quantize", "load", "inspect", "evaluate", "Recipe", "QuantizedModel", "runtime", "__version__"}
+    names = {"quantize", "load", "inspect", "evaluate", "Recipe", "QuantizedModel", "runtime", "from_nir"}
+    names |= {"__version__"}
     assert names == set(ptq4snn.__all__)
     assert set(ptq4snn.__all__) <= set(dir(ptq4snn))
     with pytest.raises(AttributeError, match="quantise"):

@@ -93,15 +93,26 @@ def _counted_weight(basis: Basis, name: str, plan: InputPlan | None) -> Tensor:
 
 
 def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:
-    """Projections that a recurrent neuron sums count the same steps: the coarsest of theirs in every channel,
-    apart from whole octaves between projections (an analog input's steps are far finer than a spike's)."""
+    """Projections that a recurrent neuron sums count the same steps in every channel, apart from whole octaves
+    between projections (an analog input's steps are far finer than a spike's).
+
+    Those of the fewest bits say which, the coarsest of theirs; the others have bits to spare and take the
+    finest octave in which no channel is clipped."""
     if basis.recipe.weights is None:
         return {p.info.name: p for p in parts}
-    size = [float(torch.log2(p.lattice).median()) for p in parts]
-    octaves = [round(s - min(size)) for s in size]
-    base = torch.stack([p.lattice * 2.0**-j for p, j in zip(parts, octaves, strict=True)]).amax(0)
+    fewest = min(p.weight.bits or 0 for p in parts)
+    narrow = [p for p in parts if p.weight.bits == fewest]
+    size = {p.info.name: float(torch.log2(p.lattice).median()) for p in narrow}
+    octaves = {name: round(s - min(size.values())) for name, s in size.items()}
+    base = torch.stack([p.lattice * 2.0 ** -octaves[p.info.name] for p in narrow]).amax(0)
+    for p in parts:
+        if p.info.name not in octaves:
+            octaves[p.info.name] = math.ceil(float(torch.log2(p.lattice / base).max()) - 1e-9)
+    least = min(octaves.values())
+    base = base * 2.0**least
     out = {}
-    for p, j in zip(parts, octaves, strict=True):
+    for p in parts:
+        j = octaves[p.info.name] - least
         lattice = base * 2.0**j
         weight = _counted_weight(basis, p.info.name, p.input)
         q = round_nearest(weight, p.weight.bits, scales=lattice * p.weight.scales / p.lattice)

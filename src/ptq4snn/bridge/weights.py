@@ -48,9 +48,12 @@ def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | N
 
 
 def _is_hidden(folded: Folded, neuron: str) -> bool:
-    """Whether a neuron's spikes feed another projection: then it is not the output itself."""
+    """Whether spikes of a neuron, or of the membrane behind a synapse, feed another projection than its own:
+    then it is not the output itself."""
+    neurons = folded.discovery.neurons.values()
+    firing = {neuron} | {n.name for n in neurons if n.synapse == neuron}
     others = (p for p in folded.discovery.projections.values() if not p.tied or neuron not in p.feeds)
-    return any(neuron in p.spike_sources for p in others)
+    return any(firing & set(p.spike_sources) for p in others)
 
 
 def weight_floor(

@@ -18,6 +18,7 @@ from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments.paper import RunSetting
 from ptq4snn.factory import find_factory, run_factory
+from ptq4snn.interchange.nir_reading import from_nir
 from ptq4snn.models import zoo
 
 __all__ = [
@@ -32,7 +33,13 @@ __all__ = [
 ]
 
 DEFAULT = "default"
+NIR = ".nir"
 EMBEDDED = "cifar10"  # what the embedded sample is of
+
+
+def is_own(name: str) -> bool:
+    """Whether --model names a user's model: a factory, or a NIR file."""
+    return ":" in name or name.endswith(NIR)
 
 
 def find_entry(name: str) -> zoo.Entry:
@@ -44,7 +51,9 @@ def load_model(args: argparse.Namespace, weights_matter: bool = True) -> nn.Modu
     """The model that --model and --checkpoint name, in evaluation mode; the embedded default without them."""
     name: str = args.model or DEFAULT
     changes = model_changes(args)
-    if ":" in name:
+    if name.endswith(NIR):
+        model = from_nir(name, dt=args.dt, reset=args.reset, readout=args.readout)
+    elif ":" in name:
         model = own_model(name, changes)
     else:
         entry = find_entry(name)
@@ -98,7 +107,7 @@ def load_data(
 ) -> Iterable[Any]:
     """What --data names, prepared for the model. Models of CIFAR-10 have the embedded sample without it."""
     name: str = args.model or DEFAULT
-    entry = None if ":" in name else find_entry(name)
+    entry = None if is_own(name) else find_entry(name)
     if args.data is None and (entry is None or entry.data != EMBEDDED):
         wanted = "samples" if entry is None else f"samples of {entry.data}"
         raise DataError(f"{name} needs {wanted}: give --data")
@@ -114,7 +123,7 @@ def load_data(
 def run_setting(args: argparse.Namespace) -> RunSetting:
     """Model, data set and T that the options name, as far as they are known ones."""
     name: str = args.model or DEFAULT
-    known, entry = (None, None) if ":" in name else zoo.find(name)
+    known, entry = (None, None) if is_own(name) else zoo.find(name)
     steps = None if entry is None else args.T or entry.steps
     return RunSetting(known, data_set(args.data, None if entry is None else entry.data), steps, args.limit)
 

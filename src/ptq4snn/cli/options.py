@@ -71,7 +71,7 @@ def model_options(p: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model",
         metavar="NAME",
-        help="a name of `ptq4snn models`, or package.module:factory (the embedded default)",
+        help="a name of `ptq4snn models`, package.module:factory, or a file NET.nir (the embedded default)",
     )
     group.add_argument("--checkpoint", metavar="FILE", help="weights: .safetensors, or a saved state_dict")
     group.add_argument("--classes", type=at_least(1), metavar="N", help="outputs of the built-in model")
@@ -92,6 +92,12 @@ def model_options(p: argparse.ArgumentParser) -> None:
         help="the model takes one step a call: package.module:function of (net, x) runs the sequence",
     )
     group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 ... (cpu)")
+    nir = p.add_argument_group("of a NIR file")
+    nir.add_argument("--dt", type=float, metavar="S", help="length of a step, in the file's unit of time")
+    nir.add_argument("--reset", choices=["subtract", "zero"], help="how its neurons were trained to reset")
+    nir.add_argument(
+        "--readout", choices=["sum", "mean", "last", "none"], default="sum", help="of its output (sum)"
+    )
 
 
 def quantize_options(p: argparse.ArgumentParser) -> None:

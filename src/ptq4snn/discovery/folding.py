@@ -49,7 +49,6 @@ class Folded:
     model: nn.Module
     discovery: Discovery
     specs: dict[str, NeuronSpec]  # what is left of the neurons: a folded gain is 1
-    gains: dict[str, float]  # the gain that went into each projection
     mirrors: dict[str, MirrorSpec]  # BatchNorms that could not be folded whole
 
     def core(self, neuron: str) -> NeuronCore:
@@ -77,16 +76,16 @@ def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = Non
     if dtype is not None:
         folded = folded.to(dtype)
     specs = dict(discovery.specs)
-    gains, mirrors = {}, {}
+    mirrors = {}
     for name, info in discovery.projections.items():
-        gain = _shared_gain(discovery, name)
         weight, bias, mirror = _folded_norms(folded, name, info.norms)
+        gain = _shared_gain(discovery, name, len(weight)).to(weight)  # [C]
         if mirror is not None:
             _check_mirror(discovery, name, mirror)
             mirrors[info.norms[-1].name] = replace(mirror, shift=mirror.shift * gain)
-        gains[name] = gain
-        _store(folded.get_submodule(name), weight * gain, bias * gain if bias is not None else None)
-        if gain != 1.0:
+        rows = gain.view(-1, *[1] * (weight.dim() - 1))
+        _store(folded.get_submodule(name), weight * rows, bias * gain if bias is not None else None)
+        if bool((gain != 1).any()):
             for n in info.feeds:
                 specs[n] = replace(specs[n], gain=torch.ones_like(discovery.specs[n].gain))
     carry_constants(folded, discovery.projections, {o.projection for o in discovery.outputs})
@@ -98,7 +97,7 @@ def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = Non
         assert adapter is not None
         new[name] = adapter.shell(module, FloatCore(specs[name]))
     replace_modules(folded, new)
-    return Folded(folded.requires_grad_(False), discovery, specs, gains, mirrors)
+    return Folded(folded.requires_grad_(False), discovery, specs, mirrors)
 
 
 def _folded_norms(
@@ -159,17 +158,36 @@ def _affine(bn: Any, norm: Norm) -> tuple[Tensor, Tensor]:
     return g.masked_fill(none, 1.0), shift.masked_fill(none, 0.0)
 
 
-def _shared_gain(d: Discovery, name: str) -> float:
-    """The gain that all readers of a pair's projection have in common, 1 where there is none."""
+def _shared_gain(d: Discovery, name: str, channels: int) -> Tensor:
+    """The gain [C] that all readers of a pair's projection have in common, 1 where there is none."""
     info = d.projections[name]
-    if info.role != "pair" or any(o.projection == name for o in d.outputs):
-        return 1.0
+    one = torch.ones(channels, dtype=torch.float64)
+    same = all(d.projections[p].feeds == info.feeds for n in info.feeds for p in d.neurons[n].projections)
+    if info.role != "pair" or not same or any(o.projection == name for o in d.outputs):
+        return one
     gains = {float(g) if g.dim() == 0 else None for g in (d.specs[n].gain for n in info.feeds)}
+    if len(gains) > 1:
+        return one
     gain = gains.pop()
-    same = not gains and all(
-        d.projections[p].feeds == info.feeds for n in info.feeds for p in d.neurons[n].projections
-    )
-    return gain if gain is not None and same else 1.0
+    return one * gain if gain is not None else _gain_of_channels(d, name, one)
+
+
+def _gain_of_channels(d: Discovery, name: str, one: Tensor) -> Tensor:
+    """A gain for each channel of a neuron, for the channels of the projection that alone feeds it, or of
+    those that it sums; 1 where it differs inside of a channel, or where several neurons read."""
+    info = d.projections[name]
+    if len(info.feeds) > 1:
+        return one
+    neuron = d.neurons[info.feeds[0]]
+    gain = d.specs[neuron.name].gain
+    if gain.numel() != neuron.layout.channels and list(gain.shape) != list(neuron.layout.shape):
+        return one
+    rows = neuron.layout.by_channel(gain.double().cpu().expand(neuron.layout.shape).unsqueeze(0))[0]
+    mine = neuron.source_projection == neuron.projections.index(name)
+    mine = mine | bool(info.tied)  # all that are summed have the same channels
+    if not bool((rows == rows[:, :1]).all()) or not bool(mine.all()):
+        return one
+    return one.scatter(0, neuron.source_channel, rows[:, 0])
 
 
 def _store(module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:

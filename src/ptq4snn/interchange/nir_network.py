@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.frameworks.compound import Before
+from ptq4snn.frameworks.adapter import Shell
+from ptq4snn.frameworks.compound import Before, Compound, Stage
 from ptq4snn.interchange.nir_order import Edge
 
 __all__ = ["Graph", "NirNetwork"]
@@ -65,6 +66,9 @@ class NirNetwork(nn.Module):
         return values[self.graph.output]
 
     def _by_steps(self, x: Tensor) -> Tensor:
+        for module in self.nodes.modules():  # every sequence begins at rest
+            if isinstance(module, (Stage, Shell, Compound)):
+                module.reset()
         out = []
         last: dict[str, Tensor] = {}  # values of the step before
         for t in range(x.shape[1]):

@@ -60,7 +60,7 @@ def from_nir(
 
 
 def _read(path: str | Path) -> Any:
-    with needed_by("NIR files", "nir"):
+    with needed_by("a NIR file"):
         import nir
     if not Path(path).is_file():
         raise CheckpointError(f"there is no file {path}")
