@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ptq4snn.recipe import Recipe
 
 __all__ = [
-    "QuantizedModel", "Recipe", "__version__", "evaluate", "from_nir", "inspect", "load", "quantize", "runtime",
+    "QuantizedModel", "Recipe", "__version__", "evaluate", "from_nir", "inspect", "load", "quantize",
+    "runtime",
 ]  # fmt: skip
 
 __version__ = "0.1.0"

@@ -78,7 +78,8 @@ def convolutional() -> Any:
     conv = nir.Conv2d((6, 6), weights(rng, 4, 2, 3, 3), (1, 1), (1, 1), (1, 1), 1, weights(rng, 4) / 4)
     return nir.NIRGraph.from_list(
         conv, nir.IF(full((4, 6, 6), 1.0), full((4, 6, 6), 1.0)),
-        nir.SumPool2d(np.array([2, 2]), np.array([2, 2]), np.array([0, 0])), nir.Flatten({"input": (4, 3, 3)}, 0),
+        nir.SumPool2d(np.array([2, 2]), np.array([2, 2]), np.array([0, 0])),
+        nir.Flatten({"input": (4, 3, 3)}, 0),
         nir.Affine(weights(rng, 5, 36), weights(rng, 5)), nir.Scale(rng.uniform(0.5, 1.5, 5)), lif((5,)),
         type_check=False,
     )  # fmt: skip

@@ -93,8 +93,8 @@ def _counted_weight(basis: Basis, name: str, plan: InputPlan | None) -> Tensor:
 
 
 def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:
-    """Projections that a recurrent neuron sums count the same steps in every channel, apart from whole octaves
-    between projections (an analog input's steps are far finer than a spike's).
+    """Projections that a recurrent neuron sums count the same steps in every channel, apart from whole
+    octaves between projections (an analog input's steps are far finer than a spike's).
 
     Those of the fewest bits say which, the coarsest of theirs; the others have bits to spare and take the
     finest octave in which no channel is clipped."""
