@@ -49,7 +49,7 @@ def measure(name: str, data: str, limit: int | None) -> dict[str, Any]:
     for setting in SETTINGS:
         began = time.monotonic()
         q = run(prepared, Recipe.parse(f"paper+nearest+{setting}").replace(**FIXED.get(entry.data, {})))
-        total = q.report["summary"]
+        total: Any = q.report["summary"]
         found = score(ptq4snn.evaluate(q, batches, progress=progress))
         keys = ("average_bits", "saturation", "flip_rate", "agreement", "weight_bytes", "state_bytes")
         rows.append({"setting": setting, **found, **{k: total[k] for k in keys}})
@@ -74,7 +74,7 @@ def calibration(train: Any) -> SampleBatches[Any]:
     return SampleBatches(train, 16, indices=order[:CALIBRATION].tolist())
 
 
-def score(result: dict[str, Any]) -> dict[str, Any]:
+def score(result: Any) -> dict[str, Any]:
     """The figure that counts: mIoU of label maps, else the accuracy."""
     miou = result.get("mIoU")
     metric = "accuracy" if miou is None else "mIoU"

@@ -64,7 +64,7 @@ def main() -> None:
     if browser is None:
         p.error("there is no Chromium on the PATH: name one by --browser")
     with tempfile.TemporaryDirectory() as folder:
-        report = read_run(args.bundle or quantized(Path(folder))).data
+        report: Any = read_run(args.bundle or quantized(Path(folder))).data
         page = Path(folder) / "model.ptq.report.html"
         write_page(report, page)
         args.out.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def page_picture(page: Path, browser: str) -> bytes:
     return out.getvalue()
 
 
-def terminal(report: dict[str, Any]) -> bytes:
+def terminal(report: Any) -> bytes:
     """The summary as a terminal shows it."""
     from rich.console import Console
 

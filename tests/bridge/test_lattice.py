@@ -172,7 +172,10 @@ def test_thresholds_and_resets(
     theta[:4] = n.unit[:4] * torch.tensor([100.0, 101.0, 7.0, 1.0])  # exactly on the grid
     n = replace(n, theta=theta, rho=rho)
     for arithmetic in ("integer", "float"):
-        changed = {"folded": replace(observed.folded, specs=specs), "recipe": Recipe(arithmetic=arithmetic)}
+        changed: dict[str, Any] = {
+            "folded": replace(observed.folded, specs=specs),
+            "recipe": Recipe(arithmetic=arithmetic),
+        }
         assembly = Assembly(replace(lattice, basis=replace(lattice.basis, **changed)))
         plan = assembly._neuron(n, torch.full((len(theta),), 4))
         for c in range(len(theta)):

@@ -126,7 +126,7 @@ def test_bad_numbers(cli: Cli, net: str, option: tuple[str, str]) -> None:
 
 def test_sentences() -> None:
     speed = {"samples_per_second": 812.4, "model_samples_per_second": 900.0}
-    result: dict[str, Any] = {
+    result: Any = {
         "task": "classification",
         "samples": 10000,
         "accuracy": 85.384,
@@ -134,7 +134,7 @@ def test_sentences() -> None:
     }
     result["throughput"] = speed
     assert sentence(result, None) == "85.38 % (Acc@5 99.2 %) of 10,000 samples, 812 samples/s"
-    unlabelled = {"task": "segmentation", "samples": 3, "mIoU": None, "throughput": speed}
+    unlabelled: Any = {"task": "segmentation", "samples": 3, "mIoU": None, "throughput": speed}
     assert sentence(unlabelled, 3) == "accuracy unknown, the 3 images have no labels"
     assert [rate(v) for v in (12345.6, 10.0, 9.96, 0.123)] == ["12,346", "10", "10", "0.12"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,11 +65,11 @@ def test_what_is_kept_of_a_result(tmp_path: Path) -> None:
     file.write_text(
         json.dumps({"summary": {}, "figures": {"memory": {}}, "evaluations": ["odd"], "bundle": ""})
     )
-    result = {
+    result: Any = {
         "samples": 5, "task": "classification", "accuracy": 50.0, "accuracy_top5": None, "limit": 5,
         "throughput": {"samples_per_second": 1.0},
     }  # fmt: skip
-    written = record(file, "x.npz", 5, result, None)
+    written: Any = record(file, "x.npz", 5, result, None)
     assert written == json.loads(file.read_text())
     assert written["figures"] == {"memory": {}} and written["evaluations"][0] == "odd"
     assert written["evaluations"][1] == {

@@ -25,7 +25,7 @@ def one_hot(prediction: Any, outputs: int) -> Tensor:
     return nn.functional.one_hot(torch.tensor(prediction), outputs).movedim(-1, 1).float()
 
 
-def score(prediction: Any, label: Any, outputs: int, classes: int | None = None) -> dict[str, Any]:
+def score(prediction: Any, label: Any, outputs: int, classes: int | None = None) -> Any:
     s, logits = Segmentation(classes), one_hot(prediction, outputs)
     s.add(logits, logits, torch.tensor(label))
     return s.result()
@@ -220,7 +220,7 @@ def test_whole_images_at_their_own_sizes() -> None:
         predictions.append(classes_of(planes))
     expected = by_sets(predictions, [m.tolist() for m in photos.maps], 3)
     for size in (1, 2):
-        found = evaluate(model, SampleBatches(photos, size))
+        found: Any = evaluate(model, SampleBatches(photos, size))
         assert {k: found[k] for k in expected} == expected
         assert (found["samples"], found["classes"], found["task"]) == (4, 3, "segmentation")
         assert all(v > 0 for v in found["throughput"].values())

@@ -7,7 +7,7 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -55,7 +55,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     return made
 
 
-def by_hand(case: Case, spec: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def by_hand(case: Case, spec: str, seed: int | None) -> tuple[Any, Any]:
+    assert seed is not None
     order = torch.randperm(len(case.pool), generator=torch.Generator().manual_seed(seed))[:32]
     recipe = Recipe.parse(spec).replace(**FEW, seed=seed)
     q = ptq4snn.quantize(case.model, case.pool[order], recipe)
@@ -68,7 +69,8 @@ def test_every_run_is_what_quantize_and_evaluate_give(case: Case, shared: tuple[
         ("float", None), ("w4m32", 0), ("R", 0), ("B", 0), ("w4m32", 1), ("R", 1), ("B", 1),
     ]  # fmt: skip
     assert found.runs[0]["score"] == ptq4snn.evaluate(case.model, case.test)["accuracy"]
-    for r in found.runs[1:]:
+    runs: Any = found.runs[1:]
+    for r in runs:
         result, report = by_hand(case, r["spec"], r["seed"])
         assert (r["score"], r["samples"]) == (result["accuracy"], 30)
         assert r["scores"]["accuracy_top5"] == result["accuracy_top5"]
@@ -96,7 +98,7 @@ def test_rows(shared: tuple[Comparison, Path]) -> None:
 
 
 def test_the_seeds_draw_other_samples(shared: tuple[Comparison, Path]) -> None:
-    first, second = (r["report"]["summary"]["kl"] for r in shared[0].runs if r["label"] == "B")
+    first, second = (cast(Any, r["report"])["summary"]["kl"] for r in shared[0].runs if r["label"] == "B")
     assert first != second
 
 
@@ -238,5 +240,5 @@ def test_a_rounding_sees_all_samples_whoever_comes_first(case: Case, tmp_path: P
     order = torch.randperm(48, generator=torch.Generator().manual_seed(0))
     recipe = Recipe.parse("gptq+uniform+w4m4").replace(**options["changes"])
     q = ptq4snn.quantize(case.model, case.pool[order], recipe)
-    assert late["report"]["summary"]["kl"] == q.report["summary"]["kl"]
+    assert cast(Any, late["report"])["summary"]["kl"] == q.report["summary"]["kl"]
     assert any((tmp_path / "a" / "rounding").iterdir())  # what a killed rounding goes on from

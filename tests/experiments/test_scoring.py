@@ -13,7 +13,7 @@ from ptq4snn.experiments.scoring import pack, score, unpack
 from ptq4snn.progress import Silent
 
 
-def scored(model: nn.Module, batches: Any, axis: int = 0, limit: int | None = None) -> dict[str, Any]:
+def scored(model: nn.Module, batches: Any, axis: int = 0, limit: int | None = None) -> Any:
     return score(model, batches, axis, limit, Silent())
 
 

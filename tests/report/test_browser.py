@@ -40,6 +40,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             ],
         ),
     }
+    report: Any
     for name, (report, added) in pages.items():
         write_page(report, folder / f"{name}.html", added)
     return {name: folder / f"{name}.html" for name in pages}

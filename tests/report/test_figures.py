@@ -67,7 +67,7 @@ def test_one_module_for_each_figure() -> None:
         assert hasattr(module, "data") == (f.name in keys(Figures)), f"{f.name}: data"
         assert (f.look is None) <= hasattr(module, "data"), "what a report does not hold is looked up"
         assert hasattr(module, "text") == (f.text is not None)
-        assert f.absent(samples.report()), "why it is missing"  # type: ignore[arg-type]
+        assert f.absent(samples.report()), "why it is missing"
     assert {f.name for f in FIGURES.values() if f.heading is None} == {"time", "methods"}
     drawn_as_text = {e.name for e in EXPERIMENTS.values() if e.kind == "figure"}
     assert {f.name for f in FIGURES.values() if f.text is not None} == drawn_as_text
@@ -127,7 +127,7 @@ def test_levels_are_those_of_the_grid_that_the_axis_shows(bits: int, zero: int) 
     low = min(*row["states"]["edges"], *row["weights"]["edges"])
     high = max(*row["states"]["edges"], *row["weights"]["edges"])
     every = [0.05 * (zero + i) for i in range(-(2 ** (bits - 1)), 2 ** (bits - 1))]
-    (panel,) = distributions.panels({"rows": [row]})
+    (panel,) = distributions.panels(data | {"rows": [row]})
     found = [r["x"] for r in panel.rows if r["what"] == distributions.LEVELS]
     assert found == pytest.approx([v for v in every if low - 1e-9 <= v <= high + 1e-9]) and found
     found = [r["x"] for r in panel.rows if r["what"] == distributions.WEIGHT_LEVELS]
@@ -290,7 +290,7 @@ def test_names_that_look_like_colours_stay_names() -> None:
         n["name"] = f"@{n['name']}"
     report["figures"]["allocation"]["stages"] = {"@stage": {"4": 1.0}}
     for name in ("layers", "allocation"):
-        data = FIGURES[name].of_report(report)  # type: ignore[arg-type]
+        data = FIGURES[name].of_report(report)
         assert data is not None
         text = json.dumps(figure_spec(FIGURES[name], figure_panels(FIGURES[name], data)))
         assert ("@stage" in text) and '"@after"' not in text and '"@bits4"' not in text

@@ -168,7 +168,8 @@ def test_a_network_without_states_has_no_bits() -> None:
 
 
 def test_bytes_of_a_projection_are_compared_with_biases_on_both_sides() -> None:
-    row = tables.projection(samples.projection("conv"))
+    one: Any = samples.projection("conv")
+    row = tables.projection(one)
     assert [cell.value for cell in row[4:6]] == [147_456 + 256, 18_432 + 512]
 
 
@@ -261,7 +262,7 @@ def test_a_report_without_most_things_makes_a_page() -> None:
     bare["neurons"][0] |= {"saturation": None, "flip_rate": None, "k": None, "over_time": {}, "stage": None}
     page = render_page(bare, "m")
     assert "None" not in re.sub(r"<script.*|<pre.*?</pre>", "", page, flags=re.S)
-    older = {key: value for key, value in bare.items() if key not in ("figures", "evaluations")}
+    older: Any = {key: value for key, value in bare.items() if key not in ("figures", "evaluations")}
     new = ("version", "arithmetic", "steps", "task", "state_words")
     older["summary"] = {key: value for key, value in bare["summary"].items() if key not in new}
     assert render_page(older, "m").split("<footer>")[0] == page.split("<footer>")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,7 @@ RECIPE = Recipe(
 )  # fmt: skip
 
 
-def means(model: nn.Module, names: list[str], batches: list[Tensor]) -> dict[str, Tensor]:
+def means(model: nn.Module, names: list[str], batches: Sequence[Tensor]) -> dict[str, Tensor]:
     """Mean output [C] of projections, over everything but the channels."""
     outs: dict[str, list[Tensor]] = {n: [] for n in names}
 

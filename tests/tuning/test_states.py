@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def tuned(prepared: Prepared, recipe: Recipe) -> tuple[Assembly, QuantizedModel]
     return assembly, model
 
 
-def currents(model: QuantizedModel, name: str, batches: list[Tensor]) -> Tensor:
+def currents(model: QuantizedModel, name: str, batches: Sequence[Tensor]) -> Tensor:
     """What reaches a neuron [T, C, B * positions], in real numbers, from its integer input."""
     n = model.plan.neurons[name]
     unit = torch.tensor(n.unit, dtype=torch.float64)

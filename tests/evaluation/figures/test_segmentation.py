@@ -80,6 +80,7 @@ def test_pictures_of_events_are_grey_means() -> None:
 def test_large_pictures_are_strided() -> None:
     after = torch.arange(300 * 600).reshape(300, 600) % 5
     x = torch.rand(3, 300, 600, generator=torch.Generator().manual_seed(0))
+    row: Any
     (row,) = segmentation.data(Examples(5, (Example(x, after, after, after),)))["rows"]
     sizes = {read(row[name]).shape for name in ("image", "label", "float", "quantized")}
     assert sizes == {(100, 200, 3)} and row["differs"] == 0
