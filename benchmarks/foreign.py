@@ -1,0 +1,143 @@
+"""Trained networks of other frameworks, quantized as they come: the tables of docs/results.md.
+
+    python benchmarks/foreign.py --braille DIR --nmnist-nir FILE.nir --nmnist FILE.npz
+
+--braille: the folder paper/03_rnn of the package nir 1.0.3, with the NIR paper's two recurrent networks (current
+and membrane, T = 256) and its Braille letters. --nmnist-nir: the NIR paper's convolutional network (T = 300),
+run on the recordings of --nmnist. None of it is part of this repository. Finished runs are kept in --out and
+reused; the figures go to benchmarks/foreign.json, and the table in docs/results.md is written from it (--write
+does only that).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+import ptq4snn
+from ptq4snn.data.samples import Preprocessing, SampleBatches
+from ptq4snn.data.source import open_samples
+from ptq4snn.experiments.compare import compare, today
+from ptq4snn.files import write_whole
+from ptq4snn.progress import for_terminal
+
+RESULTS = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+BEGIN, END = "<!-- foreign -->", "<!-- end of foreign -->"
+METHODS = {  # the same weights for all: they differ in the states alone
+    "W8/M8": "gptq+w8m8",
+    "W4/M32": "gptq+w4m32",
+    "reuse W4/M4": "paper+separate+gptq+reuse+uniform+w4m4",
+    "FlowQ W4/M4": "paper+separate+gptq+flowq+uniform+w4m4",
+    "layer-wise W4/M4": "paper+separate+gptq+layerwise+uniform+w4m4",
+    "bridge W4/M4": "paper+separate+gptq+uniform+w4m4",
+    "MPBA W4/M4": "paper+separate+gptq+w4m4",
+    "default W4/M4": "w4m4",
+    "default W4/M2": "w4m2",
+}
+BRAILLE = {"subtract": "braille_noDelay_noBias_subtract.nir", "zero": "braille_noDelay_bias_zero.nir"}
+NARROW = {"first_bits": 4, "last_bits": 4, "first_membrane": 4}  # nothing is protected
+
+
+def braille(folder: Path) -> Iterator[tuple[str, nn.Module, Any, Any, dict[str, Any]]]:
+    """Name, model, calibration, test samples and changes of the recipe."""
+    with torch.serialization.safe_globals([TensorDataset]):
+        (x, _), (test, labels) = (
+            torch.load(folder / "data" / f"ds_{part}.pt", weights_only=True).tensors
+            for part in ("train", "test")
+        )
+    for reset, file in BRAILLE.items():
+        model = ptq4snn.from_nir(folder / file, dt=1e-4, reset=reset)
+        for words, changes in (("", {}), (", 4 bits everywhere", NARROW)):
+            yield f"Braille, {reset}{words}", model, x.float(), halves(test.float(), labels), changes
+
+
+def halves(x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
+    middle = len(x) // 2
+    return [(x[:middle], y[:middle]), (x[middle:], y[middle:])]
+
+
+def nmnist(graph: Path, recordings: Path) -> Iterator[tuple[str, nn.Module, Any, Any, dict[str, Any]]]:
+    model = ptq4snn.from_nir(graph, reset="subtract")
+    train, test = (
+        open_samples(str(recordings), split, Preprocessing(steps=300), "nmnist-nir")
+        for split in ("calibration", "test")
+    )
+    changes = {"calibration": 96, "holdout": 32, "micro_batch": 8}
+    yield "N-MNIST, convolutional", model, SampleBatches(train, 8), SampleBatches(test, 10), changes
+
+
+def measure(case: tuple[str, nn.Module, Any, Any, dict[str, Any]], seeds: list[int], out: Path) -> Any:
+    name, model, calibration, test, changes = case
+    found = compare(
+        model,
+        calibration,
+        test,
+        [f"{label}={spec}" for label, spec in METHODS.items()],
+        seeds,
+        folder=out,
+        baseline="W4/M32",
+        changes=changes,
+        progress=for_terminal(),
+        report=lambda m, seed, r, stored: print(f"{name}: {m.label} {seed}: {r['score']:.2f}", flush=True),
+    )
+    rows = found.to_dict()["rows"]
+    return {
+        "samples": found.runs[0]["samples"],
+        "date": today(),
+        "seeds": seeds,
+        "changes": changes,
+        "rows": rows,
+    }
+
+
+def table(results: dict[str, Any]) -> str:
+    """A line a method, a column a network: mean score and spread over the seeds."""
+    head = ["", *(f"{name}, {r['samples']} samples" for name, r in results.items())]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for label in ("float", *METHODS):
+        cells = [label]
+        for r in results.values():
+            row = next((row for row in r["rows"] if row["method"] == label), None)
+            spread = "" if row is None or row["spread"] is None else f" ± {row['spread']:.1f}"
+            cells.append("" if row is None else f"{row['score']:.1f}{spread}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def write_page(results: dict[str, Any]) -> None:
+    text = PAGE.read_text("utf-8")
+    if BEGIN in text:
+        text = text.split(BEGIN)[0] + f"{BEGIN}\n{table(results)}\n{END}" + text.split(END)[1]
+        write_whole(PAGE, text)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    p.add_argument("--braille", type=Path, metavar="DIR")
+    p.add_argument("--nmnist-nir", type=Path, metavar="FILE")
+    p.add_argument("--nmnist", type=Path, metavar="FILE")
+    p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    p.add_argument("--out", type=Path, default=Path("runs/foreign"))
+    p.add_argument("--write", action="store_true", help="only write the table anew")
+    args = p.parse_args()
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if not args.write:
+        cases = [] if args.braille is None else list(braille(args.braille))
+        if args.nmnist_nir is not None and args.nmnist is not None:
+            cases += nmnist(args.nmnist_nir, args.nmnist)
+        for case in cases:
+            results[case[0]] = measure(case, args.seeds, args.out)
+            write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
+    write_page(results)
+
+
+if __name__ == "__main__":
+    main()
