@@ -240,6 +240,23 @@ def test_a_delay_of_whole_steps(tmp_path: Path) -> None:
         np.testing.assert_array_equal(y, q(x).numpy())
 
 
+def test_the_command_line_takes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from ptq4snn.cli.main import main
+
+    graph = recurrent(cuba)
+    nir.write(tmp_path / "net.nir", graph)
+    x = samples(graph, 32)
+    np.savez(tmp_path / "x.npz", x=x.numpy(), y=np.arange(32) % 5)
+    own = ["--model", str(tmp_path / "net.nir"), "--data", str(tmp_path / "x.npz"), "--dt", str(DT)]
+    assert main(["inspect", *own, "--reset", "zero"]) == 0
+    assert "one.synapse" in capsys.readouterr().out
+    out = ["--out", str(tmp_path / "q.ptq")]
+    assert main(["quantize", *own, "--recipe", "w4m4", *out]) == 2
+    assert "--reset on the command line" in capsys.readouterr().err and not (tmp_path / "q.ptq").exists()
+    assert main(["quantize", *own, "--reset", "zero", "--recipe", "w4m4", *out]) == 0
+    assert main(["evaluate", str(tmp_path / "q.ptq"), "--data", str(tmp_path / "x.npz")]) == 0
+
+
 def test_what_a_file_leaves_open_is_asked_for() -> None:
     graph = feed_forward(lif)
     with pytest.raises(PTQ4SNNError, match=r"give dt"):
