@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.errors import UnsupportedNeuron
 from ptq4snn.frameworks.adapter import NeuronSpec, Shell
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.frameworks.support import StatefulShell
 
-__all__ = ["Before", "Compound", "OneToOne", "Stage", "StageAdapter"]
+__all__ = ["Before", "Compound", "CompoundAdapter", "OneToOne", "Stage", "StageAdapter", "plain_linear"]
 
 
 class _Steps:
@@ -146,7 +147,43 @@ class Compound(nn.Module):
         """Forget it. The parts are reset on their own."""
         self.spikes: Tensor | None = None
 
+    def rest(self) -> None:
+        """Forget it, and the states of all parts."""
+        self.reset()
+        for part in self.modules():
+            if isinstance(part, (Stage, Shell)):
+                part.reset()
+
     def last_spikes(self, like: Tensor) -> Tensor:
         """Spikes of the step before, zeros at first."""
         kept: Any = self.spikes
         return kept if kept is not None and kept.shape == like.shape else torch.zeros_like(like)
+
+
+class CompoundAdapter:
+    """Base of the adapter of a framework whose supported neurons are all made of parts: `spec` is asked only
+    for what is left, and refuses it by name. A subclass has `matches`, `parts` and `refused`."""
+
+    def refused(self, module: nn.Module, path: str) -> UnsupportedNeuron:
+        raise NotImplementedError
+
+    def spec(self, module: nn.Module, path: str) -> NeuronSpec:
+        raise self.refused(module, path)
+
+    def steps(self, module: nn.Module, x: Tensor) -> int | None:
+        return None
+
+    def reset(self, module: nn.Module) -> None:
+        return None
+
+    def shell(self, module: nn.Module, core: NeuronCore) -> Shell:
+        raise self.refused(module, "")
+
+
+def plain_linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """A linear layer with a weight [out, in] that is there already."""
+    made = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None)
+    made.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+    if bias is not None:
+        made.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)
+    return made

@@ -1,0 +1,151 @@
+"""Norse's neurons as canonical ones.
+
+    i[t] = (1 - dt/tau_syn) i[t-1] + x[t] (+ W_rec z[t-1])        (Box, IAF: i = x)
+    H[t] = V[t-1] + dt/tau_mem (v_leak - V[t-1] + i[t])           (IAF: V[t-1] + i[t])
+    z[t] = H > v_th,    V = v_reset where z, or H - v_th z        (LI: neither; H is the output)
+
+The synapse keeps dt/tau_mem i, so that the membrane adds it as it is. Norse hands out the current behind its
+decay, (1 - dt/tau_syn) i[t].
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.frameworks.adapter import NeuronSpec, Surrogate
+from ptq4snn.frameworks.compound import Before, Compound, Stage, plain_linear
+from ptq4snn.frameworks.support import reference_current, values
+from ptq4snn.models.neuron import fire
+
+__all__ = ["KINDS", "STEPS", "NorseCompound", "rest_of"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    fires: bool
+    over_time: bool  # a call is x[T, B, ...]; else one step x[B, ...]
+    state: Any  # the names of what is handed from step to step, as Norse has them
+
+
+FEED_FORWARD = namedtuple("LIFFeedForwardState", "v i")  # noqa: PYI024 - made to look like Norse's own
+RECURRENT = namedtuple("LIFState", "z v i")  # noqa: PYI024
+LEAKY = namedtuple("LIState", "v i")  # noqa: PYI024
+BOX = namedtuple("LIFBoxFeedForwardState", "v")  # noqa: PYI024
+LEAKY_BOX = namedtuple("LIBoxState", "v")  # noqa: PYI024
+INTEGRATE = namedtuple("IAFFeedForwardState", "v")  # noqa: PYI024
+
+KINDS = {
+    "LIF": Kind(True, True, FEED_FORWARD),
+    "LIFCell": Kind(True, False, FEED_FORWARD),
+    "LIFRecurrent": Kind(True, True, RECURRENT),
+    "LIFRecurrentCell": Kind(True, False, RECURRENT),
+    "LIFBoxCell": Kind(True, False, BOX),
+    "IAF": Kind(True, True, INTEGRATE),
+    "IAFCell": Kind(True, False, INTEGRATE),
+    "LI": Kind(False, True, LEAKY),
+    "LICell": Kind(False, False, LEAKY),
+    "LILinearCell": Kind(False, False, LEAKY),
+    "LIBoxCell": Kind(False, False, LEAKY_BOX),
+}
+STEPS = {
+    "lif_feed_forward_step", "lif_feed_forward_adjoint_step", "lif_step", "lif_adjoint_step",
+    "lif_box_feed_forward_step", "iaf_feed_forward_step", "li_feed_forward_step", "li_box_feed_forward_step",
+}  # fmt: skip
+
+
+def rest_of(p: Any) -> float:
+    """Where the membrane starts and leaks to; an IAF neuron, which does not leak, starts from its reset."""
+    return float(p.v_leak if hasattr(p, "v_leak") else p.v_reset)
+
+
+class NorseCompound(Compound):
+    """forward(x, state or None) -> (spikes or potentials, state)."""
+
+    def __init__(self, module: nn.Module, kind: Kind) -> None:
+        super().__init__()
+        neuron: Any = module
+        p = neuron.p
+        self.kind, self.record_states = kind, bool(getattr(neuron, "record_states", False))
+        one = values(1.0)
+        gain = values(neuron.dt * p.tau_mem_inv) if hasattr(p, "tau_mem_inv") else one
+        leak = 1 - gain if hasattr(p, "tau_mem_inv") else one
+        rest = rest_of(p)
+        theta = values(p.v_th) - rest if kind.fires else one  # what never fires is measured in ones
+        soft = getattr(getattr(p, "reset_method", None), "__name__", "") == "reset_subtract"
+        reset: Any = "none" if not kind.fires else "soft" if soft else "hard"
+        rho, surrogate = values(p.v_th) if soft else theta, _surrogate(p)
+        synaptic = "i" in kind.state._fields
+        self.membrane = Stage(
+            NeuronSpec(leak, one if synaptic else gain, theta, rho, ">", reset, surrogate, rest),
+            reads_potential=not kind.fires,
+        )
+        self.synapse: Stage | None = None
+        if synaptic:
+            decay, level = 1 - values(neuron.dt * p.tau_syn_inv), reference_current(theta, leak)
+            self.synapse = Stage(NeuronSpec(decay, gain, level, level, ">", "none", surrogate, emits="current"))
+            self.handed_out = decay / gain  # of what the synapse keeps
+        weights = (getattr(neuron, n, None) for n in ("input_weights", "recurrent_weights"))
+        self.input, self.recurrent = (None if w is None else plain_linear(w) for w in weights)
+        self.before = Before()
+        self.last: Any = None
+        self.reset()
+
+    def reset(self) -> None:
+        super().reset()
+        self.last = None
+
+    def forward(self, input_tensor: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        self._take(state)
+        if not self.kind.over_time:
+            return self._step(input_tensor), self.last
+        outputs, states = [], []
+        for x in input_tensor.unbind(0):
+            outputs.append(self._step(x))
+            states.append(self.last)
+        if self.record_states:
+            return torch.stack(outputs), self.kind.state(*(torch.stack(s) for s in zip(*states, strict=True)))
+        return torch.stack(outputs), self.last
+
+    def _take(self, state: Any) -> None:
+        """No state begins another sequence, and so does one that this neuron did not return last."""
+        if state is not None and state is self.last:
+            return
+        self.rest()
+        if state is None:
+            return
+        self.membrane.begin(torch.as_tensor(state.v))
+        if self.synapse is not None:
+            kept = _times(state.i, 1 / self.handed_out)
+            self.synapse.begin(torch.where(kept.isfinite(), kept, 0.0))  # a decay of 0 hands on nothing
+        self.spikes = getattr(state, "z", None)
+
+    def _step(self, x: Tensor) -> Tensor:
+        if self.input is not None:
+            x = self.input(x)
+        if self.recurrent is not None:
+            x = x + self.recurrent(self.before(self.last_spikes(x)))
+        found: dict[str, Tensor] = {}
+        if self.synapse is not None:
+            x, current = self.synapse(x)
+            found["i"] = _times(current, self.handed_out)
+        spikes, found["v"] = self.membrane(x)
+        found["z"] = self.spikes = spikes
+        self.last = self.kind.state(*(found[name] for name in self.kind.state._fields))
+        return spikes if self.kind.fires else found["v"]
+
+
+def _times(x: Tensor, factor: Tensor) -> Tensor:
+    return x * (float(factor) if factor.dim() == 0 else factor.to(x))
+
+
+def _surrogate(p: Any) -> Surrogate:
+    method, alpha = getattr(p, "method", "adjoint"), getattr(p, "alpha", 1.0)
+    if method == "adjoint":  # it has no surrogate of its own
+        return lambda u: fire(u, 2.0)
+    return lambda u: import_module("norse.torch.functional.threshold").threshold(u, method, alpha)
