@@ -185,7 +185,7 @@ def test_an_unsupported_neuron_may_stay_float() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.a, self.n1 = nn.Linear(8, 16), snn.Leaky(beta=0.9, init_hidden=True)
-            self.b, self.n2 = nn.Linear(16, 16), snn.Synaptic(alpha=0.8, beta=0.9, init_hidden=True)
+            self.b, self.n2 = nn.Linear(16, 16), snn.Alpha(alpha=0.9, beta=0.8, init_hidden=True)
             self.c = nn.Linear(16, 3)
 
         def forward(self, x: Tensor) -> Tensor:

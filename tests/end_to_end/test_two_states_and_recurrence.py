@@ -19,6 +19,7 @@ from ptq4snn.runtime.native import available
 from ptq4snn.runtime.state import State
 
 snn = pytest.importorskip("snntorch")
+utils = pytest.importorskip("snntorch.utils")
 
 STEPS = 9
 RECIPES = ("w4m4", "w4m2", "paper+nearest+w4m4", "w8m8")
@@ -300,3 +301,31 @@ def test_a_synapse_that_hands_on_what_it_carried() -> None:
         np.testing.assert_array_equal(
             runtime.Runtime(runtime_model(q), kernels=kernels)(x.numpy()), expected
         )
+
+
+class Hidden(nn.Module):
+    """States inside of the neurons, forgotten by snnTorch's own reset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.n1 = nn.Linear(12, 20), snn.Synaptic(alpha=0.8, beta=0.9, init_hidden=True)
+        self.fc2 = nn.Linear(20, 5)
+        self.n2 = snn.RLeaky(beta=0.9, linear_features=5, init_hidden=True, output=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        utils.reset(self)
+        return torch.stack([self.n2(self.fc2(self.n1(self.fc1(x))))[0] for _ in range(STEPS)]).sum(0)
+
+
+def test_snntorchs_reset_reaches_the_compounds() -> None:
+    _, x = made("RLeaky", still=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        net = Hidden().eval()
+    q = ptq4snn.quantize(net, x, "w4m4")
+    first = q(x)
+    assert first.any() and torch.equal(q(x), first)
+    assert torch.equal(q(x[:7]), first[:7])
+    q.model.n1(q.model.fc1(x))  # something is left over
+    utils.reset(q)
+    assert q.model.n1.last == ()

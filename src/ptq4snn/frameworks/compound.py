@@ -24,12 +24,21 @@ __all__ = ["Before", "Compound", "CompoundAdapter", "OneToOne", "Stage", "StageA
 
 
 class _Steps:
-    """One time step a call: forward(x[B, ...]) -> (what it emits, what a user reads of its state)."""
+    """One time step a call: forward(x[B, ...]) -> (what it emits, what a user reads of its state); `whole`: a
+    call is a sequence [T, B, ...] from rest."""
 
     core: NeuronCore
     reads_potential: bool
+    whole: bool
     _v: Tensor | None
     _t: int
+
+    def run(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.whole:
+            return self._step(x)
+        self._v, self._t = None, 0
+        steps = [self._step(x_t) for x_t in x.unbind(0)]
+        return torch.stack([out for out, _ in steps]), torch.stack([read for _, read in steps])
 
     def _step(self, x: Tensor) -> tuple[Tensor, Tensor]:
         before = self._v if self._v is not None and self._v.shape == x.shape else None
@@ -57,9 +66,9 @@ class Stage(_Steps, nn.Module):
     `reads_potential`: what a user reads of it is H, before the reset; else V.
     """
 
-    def __init__(self, spec: NeuronSpec, reads_potential: bool = True) -> None:
+    def __init__(self, spec: NeuronSpec, reads_potential: bool = True, whole: bool = False) -> None:
         super().__init__()
-        self.spec, self.reads_potential = spec, reads_potential
+        self.spec, self.reads_potential, self.whole = spec, reads_potential, whole
         self.core = FloatCore(spec)
         self.reset()
 
@@ -67,7 +76,7 @@ class Stage(_Steps, nn.Module):
         self._v, self._t = None, 0
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._step(x)
+        return self.run(x)
 
 
 class StageShell(_Steps, StatefulShell):
@@ -77,14 +86,14 @@ class StageShell(_Steps, StatefulShell):
 
     def __init__(self, core: NeuronCore, stage: Stage) -> None:
         super().__init__(core)
-        self.reads_potential = stage.reads_potential
+        self.reads_potential, self.whole = stage.reads_potential, stage.whole
         self._keeps_potential = stage.reads_potential
 
     def reset(self) -> None:
         self._v, self._t = None, 0
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._step(x)
+        return self.run(x)
 
 
 class StageAdapter:
@@ -98,7 +107,8 @@ class StageAdapter:
         return module.spec
 
     def steps(self, module: nn.Module, x: Tensor) -> int | None:
-        return None
+        assert isinstance(module, Stage)
+        return x.shape[0] if module.whole else None
 
     def reset(self, module: nn.Module) -> None:
         assert isinstance(module, Stage)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ptq4snn.frameworks.adapter import NeuronSpec, Reset, Shell, Surrogate
 from ptq4snn.frameworks.compound import Compound
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
-from ptq4snn.frameworks.snntorch_compound import COMPOUNDS, SnnTorchCompound
+from ptq4snn.frameworks.snntorch_compound import COMPOUNDS, compound
 from ptq4snn.frameworks.support import (
     REGISTER,
     StatefulShell,
@@ -239,8 +239,8 @@ class SnnTorchAdapter:
     name = "snntorch"
 
     def matches(self, module: nn.Module) -> bool:
-        if isinstance(module, Shell):
-            return False  # a shell is a Leaky too
+        if isinstance(module, (Shell, Compound)):
+            return False  # a shell is a Leaky too, a compound what it stands for
         # the layer inside RLeaky and RSynaptic lives in the same folder but is no neuron
         classes = [c for c in origins(module, "snntorch") if c.__name__ != "RecurrentOneToOne"]
         return any(c.__module__.startswith("snntorch._neurons") for c in classes)
@@ -271,7 +271,7 @@ class SnnTorchAdapter:
             return None
         if (objection := _objection(module, kind)) is not None:
             raise refusal(path, module, *objection)
-        return SnnTorchCompound(module, kind.__name__, _reset(module) or "none", _surrogate(module))
+        return compound(module, kind, _reset(module) or "none", _surrogate(module))
 
     def steps(self, module: nn.Module, x: Tensor) -> int | None:
         return None

@@ -8,7 +8,9 @@ then: H[t] = beta V[t-1] + (1 - S[t-1]) I[t], V[t] = H[t] (1 - S[t]).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,16 +20,55 @@ from ptq4snn.frameworks.adapter import NeuronSpec, Reset, Surrogate
 from ptq4snn.frameworks.compound import Before, Compound, OneToOne, Stage
 from ptq4snn.frameworks.support import reference_current, values
 
-__all__ = ["COMPOUNDS", "SnnTorchCompound"]
+__all__ = ["COMPOUNDS", "SnnTorchCompound", "compound"]
 
 COMPOUNDS = ("Synaptic", "RLeaky", "RSynaptic")
+
+
+class Listener:
+    """Stands for a compound in snnTorch's list of all neurons ever made, without keeping it alive: a state that
+    is set there (by reset_hidden) ends the sequence."""
+
+    def __init__(self, compound: SnnTorchCompound) -> None:
+        self.__dict__.update(compound=weakref.ref(compound), kind=type(compound))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # isinstance(listener, Synaptic) is how snnTorch picks from its list
+        found: type = self.__dict__["kind"]
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("spk", "syn", "mem"):
+            return torch.zeros(0)
+        if not name.startswith(("init_", "reset_")):
+            raise AttributeError(name)
+        compound = self.__dict__["compound"]()
+        states = {"init_rleaky": 2, "init_synaptic": 2}.get(name, 3)
+        return (lambda: (torch.zeros(0),) * states) if compound is None else compound.reset_mem
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if (compound := self.__dict__["compound"]()) is not None:
+            compound.rest()
+
+
+@cache
+def _class(base: type) -> type[SnnTorchCompound]:
+    """A compound that is also a neuron of the model's snnTorch, or utils.reset would not see it."""
+    return type("SnnTorchCompound", (SnnTorchCompound, base), {})
+
+
+def compound(module: nn.Module, base: type, reset: Reset, surrogate: Surrogate) -> SnnTorchCompound:
+    """What stands in the place of `module`, a Synaptic, RLeaky or RSynaptic (`base`)."""
+    return _class(base)(module, base.__name__, reset, surrogate)
 
 
 class SnnTorchCompound(Compound):
     """forward(x, *states) -> (spikes, *states), states in the order of the class: spk, syn, mem."""
 
+    instances: list[Any]
+
     def __init__(self, module: nn.Module, kind: str, reset: Reset, surrogate: Surrogate) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # the neuron's own constructor would register what the parts replace
         snn: Any = module
         self.states = {"Synaptic": ("syn", "mem"), "RLeaky": ("spk", "mem")}.get(kind, ("spk", "syn", "mem"))
         self.init_hidden, self.output = bool(snn.init_hidden), bool(snn.output)
@@ -50,6 +91,16 @@ class SnnTorchCompound(Compound):
             self.recurrent = snn.recurrent if snn.all_to_all else OneToOne(snn.V)
         self.last: tuple[Tensor, ...] = ()
         self.reset()
+        self._enlist()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._enlist()
+
+    def _enlist(self) -> None:
+        """Be found by reset_hidden(), and so by utils.reset(net)."""
+        gone = [i for i in self.instances if type(i) is Listener and i.__dict__["compound"]() is None]
+        self.instances[:] = [*(i for i in self.instances if i not in gone), Listener(self)]
 
     def reset(self) -> None:
         super().reset()
@@ -58,12 +109,13 @@ class SnnTorchCompound(Compound):
     def reset_mem(self) -> tuple[Tensor, ...]:
         """Zeros of the last states' shapes."""
         zeros = tuple(torch.zeros_like(s) for s in self.last) or tuple(torch.zeros(0) for _ in self.states)
-        self._rest()
+        self.rest()
         return zeros
 
     init_synaptic = init_rleaky = init_rsynaptic = reset_mem
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
+        """Forget everything: the next call begins a sequence."""
         self.reset()
         for part in (self.synapse, self.membrane):
             if part is not None:
@@ -82,7 +134,7 @@ class SnnTorchCompound(Compound):
         handed = [s for s in states if s is not None]
         if not handed or all(any(s is mine for mine in self.last) for s in handed):
             return
-        self._rest()
+        self.rest()
         named = dict(zip(self.states, states, strict=False))
         for name, begin in self._beginnings().items():
             value = named.get(name)

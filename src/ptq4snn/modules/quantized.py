@@ -19,7 +19,7 @@ from ptq4snn.discovery.looping import Looped
 from ptq4snn.discovery.mirror import Mirror
 from ptq4snn.discovery.surgery import copy_model, replace_modules
 from ptq4snn.errors import BundleError, PTQ4SNNError
-from ptq4snn.frameworks import Shell, adapter_of
+from ptq4snn.frameworks import Compound, Shell, adapter_of
 from ptq4snn.modules.carrier import Clock, plain, tracked
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.projection import QuantProjection
@@ -82,7 +82,9 @@ class QuantizedModel(nn.Module):
             new[name] = adapter.shell(neuron, IntegerCore(n, self.specs[name], self.clock, plan.steps))
         replace_modules(self.model, new)
         if plan.neurons:  # snntorch.utils.reset(q) looks for neurons among the direct children
-            self.any_neuron = self.model.get_submodule(next(iter(plan.neurons)))
+            name = next(iter(plan.neurons))
+            home = self.model.get_submodule(name.rpartition(".")[0])
+            self.any_neuron = home if isinstance(home, Compound) else self.model.get_submodule(name)
         self.requires_grad_(False).eval()
 
     def use(self, plan: Plan) -> None:

@@ -43,6 +43,10 @@ def check_agreement(plan: Plan, model: Model) -> None:
     for op in program.operations:
         if isinstance(op, Neuron):
             _elements(op, program, plan.neurons[op.name].layout)
+            emits = plan.neurons[op.name].emits
+            hands_on = op.potential is not None and op.carried == (emits == "carried")
+            need(emits == "spikes" or hands_on, f"'{op.name}' hands on another current in the plan")
+            need(op.carried <= (emits == "carried"), f"'{op.name}' hands on its state in the program only")
         if isinstance(op, (Neuron, Project)):
             late = (plan.neurons if isinstance(op, Neuron) else plan.projections)[op.name].over_time
             fine = not late or program.steps == 1 or op.inputs[0] in summed

@@ -34,6 +34,7 @@ MOST = 2.0**512
 CLOSE = 1e-3
 LEAST_CHARGE = 2.0**-29  # a charge may be rounded up to about it
 COMPARATORS = (">=", ">")
+EMITS = ("spikes", "current", "carried")
 
 
 def check_names(names: Any, what: str) -> None:
@@ -131,6 +132,9 @@ def check_neuron(p: NeuronPlan, n: NeuronNumbers) -> None:
     channels = len(n.bits)
     for name in ("kind", "coupling"):
         word(getattr(p, name), f"the {name}")
+    need(p.emits in EMITS, "what it emits is neither spikes nor a current")
+    need(len(n.lift_m) == (channels if p.emits == "carried" else 0), "its lift has not its channels")
+    _integers([i for pair in p.lift for i in pair], "a number of its lift")
     need(p.comparator in COMPARATORS, "its comparator is neither >= nor >")
     for name in ("in_budget", "stem", "readout", "zero_state"):
         need(isinstance(getattr(p, name), bool), f"{name} is neither true nor false")

@@ -70,7 +70,7 @@ def _unit(plan: Plan, op: Neuron, made: dict[int, Operation]) -> None:
     for source in _sources(made, op.inputs[0]):
         if n.emits_units and isinstance(source, Project):
             _counts_as(plan, op, source)
-        if isinstance(source, Neuron):  # a synapse: the membrane counts its units
+        if isinstance(source, Neuron) and source.potential == op.inputs[0]:  # a synapse, whose units it counts
             same = plan.neurons[source.name].unit == n.unit and n.quantum == 1 and n.emits_units
             need(same, f"the unit of '{op.name}' is not that of its synapse '{source.name}'")
 

@@ -1,0 +1,162 @@
+"""`ptq4snn.from_nir`: a NIR file, or a graph of the package nir, as a model that can be quantized."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from ptq4snn.errors import CheckpointError, UnsupportedModel
+from ptq4snn.extras import needed_by
+from ptq4snn.frameworks.adapter import Reset
+from ptq4snn.interchange.network import Graph, NirNetwork
+from ptq4snn.interchange.nodes import READOUTS, Settings, is_neuron, module_of
+from ptq4snn.interchange.ordering import Edge, order_of
+
+__all__ = ["from_nir"]
+
+RESETS: dict[str | None, Reset | None] = {None: None, "subtract": "soft", "zero": "hard"}
+OUTPUTS = ("sum", "mean", "last", "none")
+SCALED = ("Affine", "Linear", "Conv1d", "Conv2d")
+
+
+def from_nir(
+    source: str | Path | Any, *, dt: float | None = None, reset: str | None = None, readout: str = "sum"
+) -> nn.Module:
+    """The network of a NIR file; samples are [B, T, ...].
+
+    dt: length of a step, in the unit of the file's time constants; needed where there are any.
+    reset: "subtract" or "zero": how the network was trained, which a NIR file does not say.
+    readout: "sum" or "mean" of the output node over the steps, "last", or "none": every step [B, T, ...].
+    """
+    if reset not in RESETS:
+        raise UnsupportedModel(f'reset is {reset!r}: give "subtract" or "zero"')
+    if readout not in OUTPUTS:
+        raise UnsupportedModel(f"readout is {readout!r}: give one of {', '.join(OUTPUTS)}")
+    nodes, edges = _flattened(_read(source) if isinstance(source, (str, Path)) else source)
+    nodes, edges = _without_scales(nodes, edges)
+    neurons = frozenset(n for n, node in nodes.items() if is_neuron(node))
+    order, back = order_of(nodes, edges, neurons)
+    late = {n: _steps(n, node, dt) for n, node in nodes.items() if type(node).__name__ == "Delay"}
+    settings = Settings(dt, RESETS[reset], whole=not back and not any(late.values()))
+    modules = {n: nn.Identity() if n in late else module_of(n, node, settings) for n, node in nodes.items()}
+    graph = Graph(
+        modules,
+        {n: tuple(a for a, b in edges if b == n) for n in nodes},
+        tuple(order),
+        _only(nodes, "Input"),
+        _only(nodes, "Output"),
+        neurons,
+        frozenset(n for n in neurons if type(nodes[n]).__name__ in READOUTS),
+        back,
+        {a: tuple(int(i) for i in nodes[a].output_type["output"]) for a, _ in back},
+        late,
+    )
+    return NirNetwork(graph, readout).eval()
+
+
+def _read(path: str | Path) -> Any:
+    with needed_by("NIR files", "nir"):
+        import nir
+    if not Path(path).is_file():
+        raise CheckpointError(f"there is no file {path}")
+    try:
+        return nir.read(path, type_check=False)
+    except Exception as why:  # a stranger's file may break h5py and nir in any way
+        raise CheckpointError(f"{path} cannot be read as a NIR graph: {str(why).splitlines()[0]}") from why
+
+
+def _key(name: str) -> str:
+    """A name that torch takes for a module, and that keeps what was meant."""
+    return re.sub(r"\W", "_", name) or "_"
+
+
+def _flattened(graph: Any, home: str = "") -> tuple[dict[str, Any], list[Edge]]:
+    """Nodes and edges with those of inner graphs among them; an inner graph's input and output are nodes."""
+    nodes: dict[str, Any] = {}
+    edges: list[Edge] = []
+    ends: dict[str, tuple[str, str]] = {}  # of an inner graph: where it is entered and left
+    for name, node in graph.nodes.items():
+        key = _key(f"{home}{name}")
+        if key in nodes:
+            raise UnsupportedModel(f"two nodes of the NIR graph are named like '{key}'; give them other names")
+        if hasattr(node, "nodes"):
+            inner, more = _flattened(node, f"{home}{name}_")
+            nodes |= inner
+            edges += more
+            ends[name] = tuple(  # type: ignore[assignment]
+                _one(inner, kind, f"{key}_") for kind in ("Input", "Output")
+            )
+        else:
+            nodes[key] = node
+            ends[name] = key, key
+    for a, b in graph.edges:
+        if a not in ends or b not in ends:
+            raise UnsupportedModel(f"an edge of the NIR graph, {a} to {b}, names a node that is not there")
+        edges.append((ends[a][1], ends[b][0]))
+    return nodes, edges
+
+
+def _one(nodes: dict[str, Any], kind: str, home: str) -> str:
+    own = [n for n, node in nodes.items() if type(node).__name__ == kind and n.startswith(home)]
+    if not own:
+        raise UnsupportedModel(f"a graph inside the NIR graph has no {kind.lower()}")
+    return own[0]
+
+
+def _only(nodes: dict[str, Any], kind: str) -> str:
+    # an inner graph's ends have longer names
+    found = sorted((n for n, node in nodes.items() if type(node).__name__ == kind), key=lambda n: n.count("_"))
+    if not found:
+        raise UnsupportedModel(f"the NIR graph has no {kind.lower()} node")
+    return found[0]
+
+
+def _steps(name: str, node: Any, dt: float | None) -> int:
+    """A delay as a number of steps, the same for all."""
+    delay = np.unique(np.asarray(node.delay, dtype=np.float64))
+    if len(delay) > 1:
+        raise UnsupportedModel(f"the delays of '{name}' differ; a program has one for a whole value")
+    if delay[0] == 0:
+        return 0
+    steps = delay[0] / dt if dt else 0.5
+    if abs(steps - round(steps)) > 1e-6 * max(1.0, steps) or steps < 0:
+        raise UnsupportedModel(f"the delay of '{name}', {delay[0]:g}, is no whole number of steps dt: give dt")
+    return round(steps)
+
+
+def _without_scales(nodes: dict[str, Any], edges: list[Edge]) -> tuple[dict[str, Any], list[Edge]]:
+    """Scales behind a projection that nothing else reads go into its weights."""
+    nodes = dict(nodes)
+    for name, node in list(nodes.items()):
+        if type(node).__name__ != "Scale":
+            continue
+        before = [a for a, b in edges if b == name]
+        alone = len(before) == 1 and sum(a == before[0] for a, _ in edges) == 1
+        if not alone or type(nodes[before[0]]).__name__ not in SCALED:
+            continue
+        scaled = _scaled(nodes[before[0]], np.asarray(node.scale, dtype=np.float64))
+        if scaled is not None:
+            nodes[before[0]] = scaled
+            del nodes[name]
+            edges = [(before[0] if a == name else a, b) for a, b in edges if b != name]
+    return nodes, edges
+
+
+def _scaled(node: Any, scale: Any) -> Any:
+    """A projection times a scale of each output channel; None where the scale differs inside of one."""
+    channels = node.weight.shape[0]
+    rows = np.broadcast_to(scale, (channels, *scale.shape[1:])) if scale.ndim else np.full(channels, scale)
+    rows = rows.reshape(channels, -1)
+    if not (rows == rows[:, :1]).all():
+        return None
+    by = rows[:, 0]
+    made = type(node).__new__(type(node))
+    made.__dict__.update(node.__dict__)
+    made.weight = node.weight * by.reshape(-1, *[1] * (node.weight.ndim - 1))
+    if getattr(node, "bias", None) is not None:
+        made.bias = node.bias * by
+    return made
