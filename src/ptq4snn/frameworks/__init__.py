@@ -33,8 +33,12 @@ def adapter_of(module: nn.Module) -> Adapter | None:
 
 def compound_of(module: nn.Module, path: str) -> Compound | None:
     """What a neuron of several states, or with weights of its own, is made of; None for all others."""
+    if isinstance(module, Compound):
+        return None
     known = adapter_of(module)
-    for adapter in [known] if known is not None else _adapters:  # a container is no neuron, and may be one's home
+    for adapter in (
+        [known] if known is not None else _adapters
+    ):  # a container is no neuron, and may be one's home
         parts = getattr(adapter, "parts", None)
         made: Compound | None = None if parts is None else parts(module, path)
         if made is not None:

@@ -23,6 +23,10 @@ from ptq4snn.frameworks.support import StatefulShell
 __all__ = ["Before", "Compound", "CompoundAdapter", "OneToOne", "Stage", "StageAdapter", "plain_linear"]
 
 
+def _times(x: Tensor, factor: Tensor) -> Tensor:
+    return x * (float(factor) if factor.dim() == 0 else factor.to(x))
+
+
 class _Steps:
     """One time step a call: forward(x[B, ...]) -> (what it emits, what a user reads of its state); `whole`: a
     call is a sequence [T, B, ...] from rest."""
@@ -30,6 +34,7 @@ class _Steps:
     core: NeuronCore
     reads_potential: bool
     whole: bool
+    factor: Tensor | None
     _v: Tensor | None
     _t: int
 
@@ -48,10 +53,12 @@ class _Steps:
         read = self.core.potential(h) if self.reads_potential else self.core.state_value(v)
         spec: NeuronSpec = self.core.spec  # type: ignore[assignment]
         out = s if spec.emits == "spikes" else self.core.emitted(h, before)
-        return out, read + 0  # a tensor of its own
+        return out, read + 0 if self.factor is None else _times(read, self.factor)  # a tensor of its own
 
     def begin(self, mem: Tensor) -> None:
         """Go on from a state as a user reads it."""
+        if self.factor is not None:
+            mem = _times(mem, torch.where(self.factor == 0, 0.0, 1 / self.factor))  # 0: nothing is kept
         if self.reads_potential:
             h = self.core.from_potential(mem)
             self._v = self.core.settle(h, self.core.fire(h), 0)
@@ -63,12 +70,18 @@ class _Steps:
 class Stage(_Steps, nn.Module):
     """One canonical neuron of a compound, in float.
 
-    `reads_potential`: what a user reads of it is H, before the reset; else V.
+    `reads_potential`: what a user reads of it is H, before the reset; else V. `factor`: so many times it.
     """
 
-    def __init__(self, spec: NeuronSpec, reads_potential: bool = True, whole: bool = False) -> None:
+    def __init__(
+        self,
+        spec: NeuronSpec,
+        reads_potential: bool = True,
+        whole: bool = False,
+        factor: Tensor | None = None,
+    ) -> None:
         super().__init__()
-        self.spec, self.reads_potential, self.whole = spec, reads_potential, whole
+        self.spec, self.reads_potential, self.whole, self.factor = spec, reads_potential, whole, factor
         self.core = FloatCore(spec)
         self.reset()
 
@@ -86,8 +99,8 @@ class StageShell(_Steps, StatefulShell):
 
     def __init__(self, core: NeuronCore, stage: Stage) -> None:
         super().__init__(core)
-        self.reads_potential, self.whole = stage.reads_potential, stage.whole
-        self._keeps_potential = stage.reads_potential
+        self.reads_potential, self.whole, self.factor = stage.reads_potential, stage.whole, stage.factor
+        self._keeps_potential = stage.reads_potential and stage.factor is None
 
     def reset(self) -> None:
         self._v, self._t = None, 0
@@ -139,7 +152,9 @@ class OneToOne(nn.Module):
     def grow(self, channels: int) -> None:
         """One weight for all becomes one for each, when their number is known."""
         each = nn.utils.skip_init(nn.Conv1d, channels, channels, 1, groups=channels, bias=False)
-        each.weight = nn.Parameter(self.weight.expand(channels).reshape(-1, 1, 1).clone(), requires_grad=False)
+        each.weight = nn.Parameter(
+            self.weight.expand(channels).reshape(-1, 1, 1).clone(), requires_grad=False
+        )
         self.each = each
 
     def forward(self, x: Tensor) -> Tensor:
@@ -192,7 +207,7 @@ class CompoundAdapter:
 
 def plain_linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     """A linear layer with a weight [out, in] that is there already."""
-    made = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None)
+    made: nn.Linear = nn.utils.skip_init(nn.Linear, *weight.shape[::-1], bias=bias is not None)
     made.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
     if bias is not None:
         made.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)

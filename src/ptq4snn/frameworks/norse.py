@@ -1,8 +1,8 @@
 """Norse 1.1.0, without importing it. Its neurons keep no state: it is an argument and a result of forward.
 
-    LIF, LIFCell, LIFRecurrent, LIFRecurrentCell    a synaptic current and a membrane
-    LIFBoxCell, IAF, IAFCell                        a membrane
-    LI, LICell, LILinearCell, LIBoxCell             the same without a threshold: the potential is the output
+LIF, LIFCell, LIFRecurrent, LIFRecurrentCell    a synaptic current and a membrane
+LIFBoxCell, IAF, IAFCell                        a membrane
+LI, LICell, LILinearCell, LIBoxCell             the same without a threshold: the potential is the output
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["NorseAdapter"]
 HOME = "norse.torch.module."
 FILES = {
     "coba_lif", "iaf", "izhikevich", "leaky_integrator", "leaky_integrator_box", "lif", "lif_adex",
-    "lif_adex_refrac", "lif_box", "lif_correlation", "lif_ex", "lif_mc", "lif_mc_refrac", "lif_refrac", "lsnn",
-    "snn",
+    "lif_adex_refrac", "lif_box", "lif_correlation", "lif_ex", "lif_mc", "lif_mc_refrac", "lif_refrac",
+    "lsnn", "snn",
 }  # fmt: skip
 REASONS = {  # by the start of the class's name, the longest first
     "LSNN": ADAPTIVE,
@@ -46,8 +46,8 @@ def _objection(neuron: Any, kind: type) -> tuple[str, str] | None:
         return f"its activation is {step}() and not Norse's own", REGISTER
     p = neuron.p
     rates = [values(neuron.dt * getattr(p, n)) for n in ("tau_mem_inv", "tau_syn_inv") if hasattr(p, n)]
-    if any(bool(((r < 0) | (r > 1)).any()) for r in rates):
-        return "dt times an inverse time constant is not in [0, 1]", "use a smaller dt"
+    if any(bool(((r <= 0) | (r > 1)).any()) for r in rates):
+        return "dt times an inverse time constant is not in (0, 1]", "use a smaller dt"
     for name in ("v_leak", "v_reset"):
         if values(getattr(p, name, 0.0)).dim():
             return f"its {name} is not one number", f"give it one number, or {REGISTER}"
@@ -63,7 +63,10 @@ def _objection(neuron: Any, kind: type) -> tuple[str, str] | None:
         return "its threshold is below its resting potential, so it fires at rest", "use a higher v_th"
     weights = [getattr(neuron, n) for n in ("input_weights", "recurrent_weights") if hasattr(neuron, n)]
     if not all(isinstance(w, nn.Parameter) for w in weights):
-        return "its weights are tensors that .to() and checkpoints do not reach", "wrap them into nn.Parameter"
+        return (
+            "its weights are tensors that .to() and checkpoints do not reach",
+            "wrap them into nn.Parameter",
+        )
     return None
 
 

@@ -33,29 +33,30 @@ class Kind:
     state: Any  # the names of what is handed from step to step, as Norse has them
 
 
-FEED_FORWARD = namedtuple("LIFFeedForwardState", "v i")  # noqa: PYI024 - made to look like Norse's own
-RECURRENT = namedtuple("LIFState", "z v i")  # noqa: PYI024
-LEAKY = namedtuple("LIState", "v i")  # noqa: PYI024
-BOX = namedtuple("LIFBoxFeedForwardState", "v")  # noqa: PYI024
-LEAKY_BOX = namedtuple("LIBoxState", "v")  # noqa: PYI024
-INTEGRATE = namedtuple("IAFFeedForwardState", "v")  # noqa: PYI024
+# made to look like Norse's own
+LIFFeedForwardState = namedtuple("LIFFeedForwardState", "v i")
+LIFState = namedtuple("LIFState", "z v i")
+LIState = namedtuple("LIState", "v i")
+LIFBoxFeedForwardState = namedtuple("LIFBoxFeedForwardState", "v")
+LIBoxState = namedtuple("LIBoxState", "v")
+IAFFeedForwardState = namedtuple("IAFFeedForwardState", "v")
 
 KINDS = {
-    "LIF": Kind(True, True, FEED_FORWARD),
-    "LIFCell": Kind(True, False, FEED_FORWARD),
-    "LIFRecurrent": Kind(True, True, RECURRENT),
-    "LIFRecurrentCell": Kind(True, False, RECURRENT),
-    "LIFBoxCell": Kind(True, False, BOX),
-    "IAF": Kind(True, True, INTEGRATE),
-    "IAFCell": Kind(True, False, INTEGRATE),
-    "LI": Kind(False, True, LEAKY),
-    "LICell": Kind(False, False, LEAKY),
-    "LILinearCell": Kind(False, False, LEAKY),
-    "LIBoxCell": Kind(False, False, LEAKY_BOX),
+    "LIF": Kind(True, True, LIFFeedForwardState),
+    "LIFCell": Kind(True, False, LIFFeedForwardState),
+    "LIFRecurrent": Kind(True, True, LIFState),
+    "LIFRecurrentCell": Kind(True, False, LIFState),
+    "LIFBoxCell": Kind(True, False, LIFBoxFeedForwardState),
+    "IAF": Kind(True, True, IAFFeedForwardState),
+    "IAFCell": Kind(True, False, IAFFeedForwardState),
+    "LI": Kind(False, True, LIState),
+    "LICell": Kind(False, False, LIState),
+    "LILinearCell": Kind(False, False, LIState),
+    "LIBoxCell": Kind(False, False, LIBoxState),
 }
 STEPS = {
-    "lif_feed_forward_step", "lif_feed_forward_adjoint_step", "lif_step", "lif_adjoint_step",
-    "lif_box_feed_forward_step", "iaf_feed_forward_step", "li_feed_forward_step", "li_box_feed_forward_step",
+    "lif_feed_forward_step", "lif_step", "lif_box_feed_forward_step", "iaf_feed_forward_step",
+    "li_feed_forward_step", "li_box_feed_forward_step",
 }  # fmt: skip
 
 
@@ -88,8 +89,8 @@ class NorseCompound(Compound):
         self.synapse: Stage | None = None
         if synaptic:
             decay, level = 1 - values(neuron.dt * p.tau_syn_inv), reference_current(theta, leak)
-            self.synapse = Stage(NeuronSpec(decay, gain, level, level, ">", "none", surrogate, emits="current"))
-            self.handed_out = decay / gain  # of what the synapse keeps
+            spec = NeuronSpec(decay, gain, level, level, ">", "none", surrogate, emits="current")
+            self.synapse = Stage(spec, factor=decay / gain)
         weights = (getattr(neuron, n, None) for n in ("input_weights", "recurrent_weights"))
         self.input, self.recurrent = (None if w is None else plain_linear(w) for w in weights)
         self.before = Before()
@@ -121,8 +122,7 @@ class NorseCompound(Compound):
             return
         self.membrane.begin(torch.as_tensor(state.v))
         if self.synapse is not None:
-            kept = _times(state.i, 1 / self.handed_out)
-            self.synapse.begin(torch.where(kept.isfinite(), kept, 0.0))  # a decay of 0 hands on nothing
+            self.synapse.begin(state.i)
         self.spikes = getattr(state, "z", None)
 
     def _step(self, x: Tensor) -> Tensor:
@@ -132,20 +132,15 @@ class NorseCompound(Compound):
             x = x + self.recurrent(self.before(self.last_spikes(x)))
         found: dict[str, Tensor] = {}
         if self.synapse is not None:
-            x, current = self.synapse(x)
-            found["i"] = _times(current, self.handed_out)
+            x, found["i"] = self.synapse(x)
         spikes, found["v"] = self.membrane(x)
         found["z"] = self.spikes = spikes
         self.last = self.kind.state(*(found[name] for name in self.kind.state._fields))
         return spikes if self.kind.fires else found["v"]
 
 
-def _times(x: Tensor, factor: Tensor) -> Tensor:
-    return x * (float(factor) if factor.dim() == 0 else factor.to(x))
-
-
 def _surrogate(p: Any) -> Surrogate:
-    method, alpha = getattr(p, "method", "adjoint"), getattr(p, "alpha", 1.0)
-    if method == "adjoint":  # it has no surrogate of its own
+    if not hasattr(p, "method"):  # a readout
         return lambda u: fire(u, 2.0)
+    method, alpha = p.method, p.alpha
     return lambda u: import_module("norse.torch.functional.threshold").threshold(u, method, alpha)

@@ -12,7 +12,8 @@ from ptq4snn.frameworks.compound import Before, Compound
 
 __all__ = ["RecurrentSequence"]
 
-STATE = namedtuple("RecurrentSequentialState", "cache state")  # noqa: PYI024 - made to look like Norse's own
+# made to look like Norse's own
+RecurrentSequentialState = namedtuple("RecurrentSequentialState", "cache state")
 FIRST = (nn.Linear, nn.Conv1d, nn.Conv2d)
 
 
@@ -29,7 +30,7 @@ class RecurrentSequence(Compound):
 
     @classmethod
     def of(cls, module: Any) -> RecurrentSequence | None:
-        """None where the first module is no plain projection: such a sequence is followed as it is written."""
+        """None where the first module is no plain projection; such a sequence is followed as it stands."""
         fits = type(module.module[0]) in FIRST and isinstance(module.output_modules, int)
         return cls(module) if fits else None
 
@@ -44,4 +45,4 @@ class RecurrentSequence(Compound):
             else:
                 y = module(y)
             outputs.append(y)
-        return outputs[self.chosen], STATE(outputs[self.chosen], states)
+        return outputs[self.chosen], RecurrentSequentialState(outputs[self.chosen], states)
