@@ -11,6 +11,7 @@ from ptq4snn.frameworks.adapter import Adapter, NeuronSpec, Shell
 from ptq4snn.frameworks.compound import Compound, StageAdapter
 from ptq4snn.frameworks.native import NativeAdapter
 from ptq4snn.frameworks.norse import NorseAdapter
+from ptq4snn.frameworks.sinabs import SinabsAdapter
 from ptq4snn.frameworks.snntorch import SnnTorchAdapter
 from ptq4snn.frameworks.spikingjelly import SpikingJellyAdapter
 
@@ -18,6 +19,7 @@ __all__ = ["Adapter", "Compound", "NeuronSpec", "Shell", "adapter_of", "compound
 
 _adapters: list[Adapter] = [
     NativeAdapter(), StageAdapter(), SpikingJellyAdapter(), SnnTorchAdapter(), NorseAdapter(),
+    SinabsAdapter(),
 ]  # fmt: skip
 
 
