@@ -55,8 +55,8 @@ def layer(kind: str, seed: int) -> nn.Module:
 
 KINDS = (
     "LIF", "LIF each", "LIF alphas", "LIF zero", "LIF subtract", "LIF at most one", "LIF synapse",
-    "LIFRecurrent", "LIFRecurrent synapse", "LIFSqueeze", "IAF", "IAF synapse", "IAFRecurrent", "IAFSqueeze", "ExpLeak",
-    "ExpLeakSqueeze",
+    "LIFRecurrent", "LIFRecurrent synapse", "LIFSqueeze", "IAF", "IAF synapse", "IAFRecurrent", "IAFSqueeze",
+    "ExpLeak", "ExpLeakSqueeze",
 )  # fmt: skip
 
 

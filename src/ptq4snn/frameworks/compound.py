@@ -10,6 +10,7 @@ like any other.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,7 +21,16 @@ from ptq4snn.frameworks.adapter import NeuronSpec, Shell
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.frameworks.support import StatefulShell
 
-__all__ = ["Before", "Compound", "CompoundAdapter", "OneToOne", "Stage", "StageAdapter", "plain_linear"]
+__all__ = [
+    "Before",
+    "Compound",
+    "CompoundAdapter",
+    "OneToOne",
+    "Stage",
+    "StageAdapter",
+    "derived",
+    "plain_linear",
+]
 
 
 def _times(x: Tensor, factor: Tensor) -> Tensor:
@@ -109,6 +119,12 @@ class StageShell(_Steps, StatefulShell):
         return self.run(x)
 
 
+@cache
+def derived(kind: Any, base: Any) -> Any:
+    """`kind` that is also a `base` of the framework that the model is of, which looks for its own classes."""
+    return type(kind.__name__, (kind, base), {})
+
+
 class StageAdapter:
     name = "stage"
 
@@ -129,7 +145,9 @@ class StageAdapter:
 
     def shell(self, module: nn.Module, core: NeuronCore) -> Shell:
         assert isinstance(module, Stage)
-        return StageShell(core, module)
+        kind = type(module)
+        base = None if kind is Stage else kind.__bases__[1]  # of `derived`
+        return (StageShell if base is None else derived(StageShell, base))(core, module)
 
 
 class Before(nn.Module):

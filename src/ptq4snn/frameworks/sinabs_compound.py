@@ -10,14 +10,13 @@ The synapse keeps i with the membrane's gain in it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ptq4snn.frameworks.adapter import NeuronSpec, Surrogate
-from ptq4snn.frameworks.compound import Before, Compound, Stage
+from ptq4snn.frameworks.compound import Before, Compound, Stage, derived
 from ptq4snn.frameworks.support import origins, reference_current, values
 from ptq4snn.models.neuron import fire
 
@@ -54,7 +53,7 @@ class SinabsCompound(Compound):
             self.synapse = Stage(spec, factor=1 / gain if layer.norm_input else None)
         self.rec_connect: nn.Module | None = getattr(layer, "rec_connect", None)
         self.before = Before()
-        self.forget = _forget_class(_base(layer))(self)
+        self.forget = derived(Forget, _base(layer))(self)
         self.v_mem = self.i_syn = torch.zeros(0)
         self.reset()
 
@@ -128,7 +127,7 @@ def _surrogate(layer: Any, theta: Tensor) -> Surrogate:
     slope = layer.surrogate_grad_fn
     if slope is None:
         return lambda u: fire(u, 2.0)
-    return lambda u: _Fire.apply(u, theta, slope)  # type: ignore[no-untyped-call,no-any-return]
+    return lambda u: _Fire.apply(u, theta, slope)  # type: ignore[no-untyped-call]
 
 
 def _decay(layer: Any, which: str) -> Tensor:
@@ -142,8 +141,3 @@ def _decay(layer: Any, which: str) -> Tensor:
 
 def _base(layer: nn.Module) -> type:
     return next(c for c in origins(layer, "sinabs") if c.__name__ == "StatefulLayer")
-
-
-@cache
-def _forget_class(base: type) -> type[Forget]:
-    return type("Forget", (Forget, base), {})
