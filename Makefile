@@ -77,7 +77,7 @@ $(VENV)/.frameworks: $(VENV)/.dev
 	$(PIP) --no-deps snntorch
 	$(PIP) --no-deps --target $(SINABS) sinabs pbr
 	$(PIP) --no-deps --target .fw/build setuptools-scm vcs-versioning
-	PYTHONPATH=.fw/build $(PIP) --no-deps --no-build-isolation --target $(NORSE) norse
+	PYTHONPATH=$(CURDIR)/.fw/build $(PIP) --no-deps --no-build-isolation --target $(NORSE) norse
 	$(PIP) --no-deps --target $(SJ14) spikingjelly==0.0.0.0.14
 	@if $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 	  $(PIP) --no-deps --target $(SJ20) spikingjelly==2.0.0 loguru; \
