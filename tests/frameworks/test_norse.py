@@ -225,6 +225,44 @@ def test_a_model_that_returns_its_states() -> None:
     assert q.program is not None
 
 
+def one_step_each(net: nn.Module, x: Tensor) -> Tensor:
+    """The loop of a user, around cells: states go in and come out."""
+    state, total = None, []
+    for x_t in x:
+        y, state = net(x_t, state)
+        total.append(y)
+    return torch.stack(total).sum(0)
+
+
+def test_a_loop_outside_of_the_model() -> None:
+    p = norse.LIFParameters(**PARAMETERS)
+    net = seeded(
+        0,
+        lambda: norse.SequentialState(nn.Linear(12, 20), norse.LIFCell(p), norse.LIFRecurrentCell(20, 5, p)),
+    )
+    net[0].weight.data *= 3
+    x = (torch.rand(STEPS, 24, 12, generator=torch.Generator().manual_seed(4)) < 0.4).float()
+    q = ptq4snn.quantize(net, x, "w4m4", batch_axis=1, loop=one_step_each)
+    assert q.program is not None, q.not_lowered
+    expected = q.sequence(x)
+    assert bool(expected.any())
+    assert torch.equal(one_step_each(q, x), expected)
+    assert torch.equal(one_step_each(q, x), expected)  # no state begins again
+
+
+def test_what_is_refused_can_stay_in_float() -> None:
+    net = seeded(
+        0,
+        lambda: norse.SequentialState(
+            nn.Linear(4, 8), lif(), nn.Linear(8, 8), norse.LSNN(), nn.Linear(8, 3), lif()
+        ),
+    )
+    x = torch.rand(STEPS, 24, 4, generator=torch.Generator().manual_seed(4)) * 4
+    options = {"loop": lambda n, x: n(x)[0].sum(0), "overrides": {"3": {"exclude": True}}}
+    q = ptq4snn.quantize(net, x, "w8m8", batch_axis=1, **options)
+    assert set(q.plan.neurons) == {"1.synapse", "1.membrane", "5.synapse", "5.membrane"}
+
+
 REFUSED = {
     "a threshold that adapts": (lambda: norse.LSNN(), "LSNN.*enters the comparison and not the sum"),
     "recurrent, adapts": (lambda: norse.LSNNRecurrentCell(4, 4), "use LIFRecurrentCell"),

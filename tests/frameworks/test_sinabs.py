@@ -149,7 +149,25 @@ class Repeated(nn.Module):
         return self.net(x).sum(1)
 
 
-@pytest.mark.parametrize("kind", [Squeezed, Recurrent, Repeated])
+class Converted(nn.Module):
+    """What sinabs makes of a network with ReLUs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ann = nn.Sequential(
+            nn.Conv2d(2, 6, 3, padding=1, bias=False), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
+            nn.Linear(6 * 9, 5, bias=False), nn.ReLU(),
+        )  # fmt: skip
+        self.net = sinabs.from_torch.from_model(
+            ann, spike_fn=SingleSpike, min_v_mem=None, num_timesteps=STEPS, batch_size=-1
+        ).spiking_model
+
+    def forward(self, x: Tensor) -> Tensor:
+        sinabs.reset_states(self)
+        return self.net(x.flatten(0, 1)).unflatten(0, (-1, STEPS)).sum(1)
+
+
+@pytest.mark.parametrize("kind", [Squeezed, Recurrent, Repeated, Converted])
 @pytest.mark.parametrize("recipe", ["w4m4", "w8m8"])
 def test_whole_networks(kind: type[nn.Module], recipe: str, tmp_path: Path) -> None:
     net = seeded(1, kind).eval()

@@ -125,8 +125,8 @@ def neuron_specs(model: nn.Module, excluded: Collection[str] = ()) -> dict[str, 
     if not specs:
         raise UnsupportedModel(
             f"the model has no spiking neurons that are known here{_foreign(model)}; supported are the "
-            f"project's own, SpikingJelly's, snnTorch's, Norse's and sinabs's (ptq4snn.frameworks.register adds "
-            f"your own)"
+            f"project's own, SpikingJelly's, snnTorch's, Norse's and sinabs's "
+            f"(ptq4snn.frameworks.register adds your own)"
         )
     return specs
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import namedtuple
 from dataclasses import dataclass
 from importlib import import_module
+from operator import is_
 from typing import Any
 
 import torch
@@ -115,7 +116,7 @@ class NorseCompound(Compound):
 
     def _take(self, state: Any) -> None:
         """No state begins another sequence, and so does one that this neuron did not return last."""
-        if state is not None and state is self.last:
+        if state is not None and self.last is not None and all(map(is_, state, self.last)):
             return
         self.rest()
         if state is None:
