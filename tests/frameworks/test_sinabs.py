@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import ptq4snn
 from ptq4snn.discovery.surgery import copy_model
-from ptq4snn.errors import UnsupportedNeuron
+from ptq4snn.errors import RecipeError, UnsupportedNeuron
 
 sinabs = framework("sinabs", "nir", "nirtorch", "pylab")
 import sinabs.layers as sl  # noqa: E402
@@ -39,6 +39,8 @@ def layer(kind: str, seed: int) -> nn.Module:
         "LIF zero": lambda: sl.LIF(**lif, reset_fn=MembraneReset()),
         "LIF subtract": lambda: sl.LIF(**lif, reset_fn=MembraneSubtract(0.75)),
         "LIF at most one": lambda: sl.LIF(**{**lif, "spike_fn": MaxSpike(1)}),
+        "LIF floor": lambda: sl.LIF(**lif, min_v_mem=-0.3),
+        "LIF floor each": lambda: sl.LIF(**lif, min_v_mem=-torch.linspace(0, 2, 7), reset_fn=MembraneReset()),
         "LIF synapse": lambda: sl.LIF(**lif, tau_syn=syn),
         "LIFRecurrent": lambda: sl.LIFRecurrent(rec_connect=back, **lif),
         "LIFRecurrent synapse": lambda: sl.LIFRecurrent(rec_connect=back, tau_syn=syn, **lif),
@@ -48,15 +50,17 @@ def layer(kind: str, seed: int) -> nn.Module:
         "IAFRecurrent": lambda: sl.IAFRecurrent(back, **ONCE, spike_threshold=theta),
         "IAFSqueeze": lambda: sl.IAFSqueeze(num_timesteps=30, **ONCE, spike_threshold=theta),
         "ExpLeak": lambda: sl.ExpLeak(tau_mem=tau, norm_input=bool(seed % 2)),
+        "ExpLeak floor": lambda: sl.ExpLeak(tau_mem=tau, min_v_mem=-0.5),
         "ExpLeakSqueeze": lambda: sl.ExpLeakSqueeze(num_timesteps=30, tau_mem=tau),
     }
     return seeded(seed, made[kind]).double()
 
 
 KINDS = (
-    "LIF", "LIF each", "LIF alphas", "LIF zero", "LIF subtract", "LIF at most one", "LIF synapse",
+    "LIF", "LIF each", "LIF alphas", "LIF zero", "LIF subtract", "LIF at most one", "LIF floor",
+    "LIF floor each", "LIF synapse",
     "LIFRecurrent", "LIFRecurrent synapse", "LIFSqueeze", "IAF", "IAF synapse", "IAFRecurrent", "IAFSqueeze",
-    "ExpLeak", "ExpLeakSqueeze",
+    "ExpLeak", "ExpLeak floor", "ExpLeakSqueeze",
 )  # fmt: skip
 
 
@@ -76,7 +80,8 @@ def test_a_layer_is_its_canonical_form(kind: str, seed: int) -> None:
             else:
                 assert torch.equal(y, expected)
                 assert 0.02 < float(y.mean()) < 0.98
-            torch.testing.assert_close(made.v_mem, module.v_mem.double())
+            if kind != "ExpLeak floor":  # what it keeps is behind what it gives
+                torch.testing.assert_close(made.v_mem, module.v_mem.double())
         again, fresh = x[0].flatten(0, 1) if "Squeeze" in kind else x[0], replaced(module)
         parent = nn.Sequential(made)
         sinabs.reset_states(copy.deepcopy(parent))  # of the copy, and not of this one
@@ -159,7 +164,7 @@ class Converted(nn.Module):
             nn.Linear(6 * 9, 5, bias=False), nn.ReLU(),
         )  # fmt: skip
         self.net = sinabs.from_torch.from_model(
-            ann, spike_fn=SingleSpike, min_v_mem=None, num_timesteps=STEPS, batch_size=-1
+            ann, spike_fn=SingleSpike, num_timesteps=STEPS, batch_size=-1
         ).spiking_model
 
     def forward(self, x: Tensor) -> Tensor:
@@ -186,10 +191,32 @@ def test_whole_networks(kind: type[nn.Module], recipe: str, tmp_path: Path) -> N
         assert float((expected - found).abs().mean()) < 0.1 * float(expected.abs().max())
 
 
+@pytest.mark.parametrize("recipe", ["w4m4", "w4m2", "w8m8", "paper+nearest+w4m4"])
+def test_the_levels_begin_at_the_floor(recipe: str, tmp_path: Path) -> None:
+    """min_v_mem is the least level of the state; no bit is spent on what is below it."""
+    net = seeded(1, Squeezed).eval()
+    for m in net.modules():
+        if isinstance(m, (nn.Linear, nn.Conv2d)):
+            m.weight.data *= 3
+    net.two[1].min_v_mem = nn.Parameter(torch.tensor(-0.5))
+    net.last[2].min_v_mem = nn.Parameter(torch.tensor(-1.0))
+    x = (torch.rand(24, STEPS, 2, 6, 6, generator=torch.Generator().manual_seed(4)) < 0.4).float()
+    q = runs_everywhere(net, x, tmp_path, recipe, time_axis=1)
+    for name, floor in (("two.1.membrane", -0.5), ("last.2.membrane", -1.0)):
+        n = q.plan.neurons[name]
+        lowest = [
+            z - 2 ** (b - 1) - round(floor / s) for b, z, s in zip(n.bits, n.zero, n.scales, strict=True)
+        ]
+        assert min(lowest) >= 0  # a coarse state may not reach down to it
+        assert recipe != "w8m8" or 0 in lowest
+    with pytest.raises(RecipeError, match=r"'two.1.membrane' has a least state .* 16 bits or fewer"):
+        ptq4snn.quantize(net, x, "w4m32")
+
+
 REFUSED = {
     "several spikes": (lambda: sl.IAF(), "MultiSpike fires several spikes in a step.*spike_fn=SingleSpike"),
     "at most three": (lambda: sl.IAF(spike_fn=MaxSpike(3)), "MaxSpike fires several"),
-    "a floor": (lambda: sl.LIF(5.0, **ONCE, min_v_mem=-1.0), "min_v_mem = -1 cuts.*min_v_mem=None"),
+    "a floor above rest": (lambda: sl.LIF(5.0, **ONCE, min_v_mem=0.5), "min_v_mem is above 0"),
     "adapts": (lambda: sl.ALIF(5.0, 5.0), "ALIF.*enters the comparison and not the sum.*use LIF,"),
     "recurrent, adapts": (lambda: sl.ALIFRecurrent(5.0, 5.0, nn.Linear(4, 4)), "use LIFRecurrent"),
     "a fixed batch": (

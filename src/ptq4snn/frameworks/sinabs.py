@@ -34,11 +34,8 @@ def _objection(layer: Any, kind: type) -> tuple[str, str] | None:
     """Why a layer of a known class still has no canonical form, and what to do; None if it has."""
     if (name := overridden(layer, kind)) is not None:
         return f"it replaces {name}() of {kind.__name__}", REGISTER
-    if layer.min_v_mem is not None:
-        return (
-            f"min_v_mem = {float(layer.min_v_mem):g} cuts its state off from below",
-            "construct it with min_v_mem=None",
-        )
+    if layer.min_v_mem is not None and bool((values(layer.min_v_mem) > 0).any()):
+        return "its min_v_mem is above 0, where it rests", "use a min_v_mem of 0 or less"
     if getattr(layer, "batch_size", -1) > 0:
         return (
             f"its batch_size is fixed to {layer.batch_size}",

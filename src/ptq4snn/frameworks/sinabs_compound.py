@@ -3,6 +3,7 @@
     i[t] = a_syn (i[t-1] + x[t])                                      (without tau_syn: x[t])
     H[t] = a_mem V[t-1] + (1 - a_mem) i[t]                            (norm_input; else + i[t])
     S[t] = H >= threshold,    V = H - subtract S, or 0 where S        (ExpLeak: neither; H is the output)
+    V[t] = max(V, min_v_mem)
 
 The synapse keeps i with the membrane's gain in it.
 """
@@ -40,8 +41,9 @@ class SinabsCompound(Compound):
         gain = 1 - leak if layer.norm_input else one
         surrogate = _surrogate(layer, theta)
         synaptic = "i_syn" in layer._buffers
+        floor = None if layer.min_v_mem is None else values(layer.min_v_mem)
         self.membrane = Stage(
-            NeuronSpec(leak, one if synaptic else gain, theta, rho, ">=", reset, surrogate),
+            NeuronSpec(leak, one if synaptic else gain, theta, rho, ">=", reset, surrogate, floor=floor),
             reads_potential=not self.fires,
         )
         self.synapse: Stage | None = None
