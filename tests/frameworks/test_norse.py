@@ -105,6 +105,16 @@ def test_a_neuron_is_its_canonical_form(kind: str, seed: int) -> None:
         assert torch.equal(made(one_step)[0], replaced(module)(one_step)[0])  # without one it begins again
 
 
+def test_a_state_of_one_number() -> None:
+    module, x = norse.LIFCell().double(), currents((3, 4), 0, 4.0)
+    state = norse.LIFFeedForwardState(v=torch.tensor(0.95), i=torch.tensor(2.0))
+    expected, (v, i) = module(x, state)
+    y, found = replaced(module)(x, state)
+    assert torch.equal(y, expected) and bool(y.any())
+    torch.testing.assert_close(found.v, v.detach())
+    torch.testing.assert_close(found.i, i.detach())
+
+
 def test_recorded_states() -> None:
     module = norse.LIF(record_states=True)
     x = currents((6, 3, 4), 0, 4.0)

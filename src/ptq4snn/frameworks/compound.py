@@ -56,7 +56,8 @@ class _Steps:
         return torch.stack([out for out, _ in steps]), torch.stack([read for _, read in steps])
 
     def _step(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        before = self._v if self._v is not None and self._v.shape == x.shape else None
+        kept = self._v if self._v is None or self._v.dim() else self._v.expand_as(x)  # one number for all
+        before = kept if kept is not None and kept.shape == x.shape else None
         t = self._t if before is not None else 0
         s, v, h = self.core.step(x, before, t)
         self._v, self._t = v, t + 1

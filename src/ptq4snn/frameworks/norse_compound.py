@@ -123,7 +123,7 @@ class NorseCompound(Compound):
             return
         self.membrane.begin(torch.as_tensor(state.v))
         if self.synapse is not None:
-            self.synapse.begin(state.i)
+            self.synapse.begin(torch.as_tensor(state.i))
         self.spikes = getattr(state, "z", None)
 
     def _step(self, x: Tensor) -> Tensor:

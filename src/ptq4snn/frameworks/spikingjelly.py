@@ -35,7 +35,7 @@ __all__ = ["SpikingJellyAdapter"]
 
 IF, LIF, PLIF = "IFNode", "LIFNode", "ParametricLIFNode"
 SUPPORTED = {prefix + name: name for prefix in ("", "Simple", "MultiStep") for name in (IF, LIF, PLIF)}
-REMEDY = f"use {IF}, {LIF} or {PLIF} (with a synaptic current CUBALIFNode), or {REGISTER}"
+REMEDY = f"use {IF}, {LIF} or {PLIF} (with a synaptic current CUBALIFNode, of 2.0.0), or {REGISTER}"
 
 
 class NodeShell(StatefulShell):
