@@ -10,6 +10,11 @@ PIP    := $(PY) -m pip --disable-pip-version-check -qq install --constraint cons
 # the two generations of SpikingJelly cannot live in one environment: each gets its own folder
 SJ14   := .sj/014
 SJ20   := .sj/200
+# so do Norse and sinabs, which want torchvision, samna and more beside them
+NORSE  := .fw/norse
+SINABS := .fw/sinabs
+export PTQ4SNN_NORSE := $(CURDIR)/$(NORSE)
+export PTQ4SNN_SINABS := $(CURDIR)/$(SINABS)
 export PTQ4SNN_SPIKINGJELLY_014 := $(CURDIR)/$(SJ14)
 export PTQ4SNN_SPIKINGJELLY_200 := $(CURDIR)/$(SJ20)
 
@@ -68,8 +73,11 @@ $(VENV)/.docs: $(VENV)/.run
 
 # without dependencies: what the adapters touch needs none, and the frameworks would pull another torch
 $(VENV)/.frameworks: $(VENV)/.dev
-	rm -rf .sj
+	rm -rf .sj .fw
 	$(PIP) --no-deps snntorch
+	$(PIP) --no-deps --target $(SINABS) sinabs pbr
+	$(PIP) --no-deps --target .fw/build setuptools-scm vcs-versioning
+	PYTHONPATH=$(CURDIR)/.fw/build $(PIP) --no-deps --no-build-isolation --target $(NORSE) norse
 	$(PIP) --no-deps --target $(SJ14) spikingjelly==0.0.0.0.14
 	@if $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 	  $(PIP) --no-deps --target $(SJ20) spikingjelly==2.0.0 loguru; \
@@ -77,6 +85,6 @@ $(VENV)/.frameworks: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) .sj build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .sj .fw build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f src/ptq4snn/runtime/native/_kernels.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

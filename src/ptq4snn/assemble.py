@@ -14,6 +14,7 @@ from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, cho
 from ptq4snn.bridge.lattice import SYNAPTIC, Lattice, NeuronLattice, ProjectionLattice
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.bridge.replay import Dynamics, Replay
+from ptq4snn.bridge.weights import per_channel
 from ptq4snn.discovery.folding import Folded, MirrorSpec
 from ptq4snn.errors import RecipeError
 from ptq4snn.modules.quantized import Integers
@@ -68,7 +69,8 @@ class Assembly:
         judged = self.bridged(name) and bool((n.theta > 0).all())  # replay measures in thresholds
         trace = self.traces.get(name) if judged else None
         shifts = trace is not None and self.recipe.zero_point == "channel" and self.in_budget(name)
-        view = NeuronView(self.seen.neurons[name], n.theta, n.scale, n.own, self.exponents(n), shifts)
+        ks, floor = self.exponents(n), self.floor(name)
+        view = NeuronView(self.seen.neurons[name], n.theta, n.scale, n.own, ks, shifts, floor)
         return ExponentTable(view, SquaredError() if trace is None else Replay(self.dynamics(n), trace))
 
     def retrace(self, name: str, trace: Trace) -> None:
@@ -84,7 +86,14 @@ class Assembly:
         strict, rounding = spec.comparator == ">", self.recipe.state_rounding
         behind = next((m for m in self.lattice.neurons.values() if m.info.synapse == n.info.name), None)
         membrane = None if behind is None else self.dynamics(behind)
-        return Dynamics(leak, theta, rho, spec.reset, strict, rounding, membrane, spec.emits == "carried")
+        floor = None if (found := self.floor(n.info.name)) is None else found.float()[:, None]
+        carried = spec.emits == "carried"
+        return Dynamics(leak, theta, rho, spec.reset, strict, rounding, membrane, carried, floor)
+
+    def floor(self, name: str) -> Tensor | None:
+        """The least state [C] that a neuron may have; None: any."""
+        floor = self.folded.specs[name].floor
+        return None if floor is None else per_channel(self.folded, name, floor, "lower bound").cpu()
 
     def exponents(self, n: NeuronLattice) -> range:
         """Admissible k: from n - F, where a dyadic leak stays exact, to 15 or what 32 bits hold. A first
@@ -96,7 +105,8 @@ class Assembly:
             high = min(high, PHASE_BITS - n.shift)
         widest = self.fixed_bits(n.info.name) or 8 + (self.recipe.zero_point != "none")
         limit = SYNAPTIC if self.folded.specs[n.info.name].emits != "spikes" else INT32
-        while high > low and n.input_bound + 2 ** (min(widest, 16) - 1 + high + n.shift) >= limit:
+        widest = min(widest, 16) + (self.folded.specs[n.info.name].floor is not None)  # levels on one side
+        while high > low and n.input_bound + 2 ** (widest - 1 + high + n.shift) >= limit:
             high -= 1
         return range(low, high + 1)
 
@@ -189,6 +199,11 @@ class Assembly:
 
     def _scales(self, n: NeuronLattice, bits: Tensor) -> StateScales:
         coupling = self.coupling(n.info.name)
+        if int(bits.max()) >= WIDE_STATE and self.folded.specs[n.info.name].floor is not None:
+            raise RecipeError(
+                f"the neuron '{n.info.name}' has a least state (min_v_mem), and states of {WIDE_STATE} bits have "
+                f"none: give it 16 bits or fewer, overrides={{'{n.info.name}': {{'membrane': 16}}}}"
+            )
         if int(bits.min()) >= WIDE_STATE:
             k = torch.full_like(bits, -n.shift)
             return StateScales(n.unit, k)

@@ -165,6 +165,6 @@ def test_a_state_dict_is_no_model(q: ptq4snn.QuantizedModel, tmp_path: Path) -> 
 
 
 def test_neurons_of_another_framework_are_named() -> None:
-    cell = type("LIFBoxCell", (nn.Identity,), {"__module__": "norse.torch.module.lif_box"})
-    with pytest.raises(UnsupportedModel, match="'1' is norse's LIFBoxCell"):
+    cell = type("LIFTorch", (nn.Identity,), {"__module__": "rockpool.nn.modules.torch.lif_torch"})
+    with pytest.raises(UnsupportedModel, match="'1' is rockpool's LIFTorch"):
         ptq4snn.quantize(nn.Sequential(nn.Linear(40, 8), cell()), X)

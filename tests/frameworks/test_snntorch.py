@@ -376,13 +376,13 @@ def quiet(build: Any) -> nn.Module:
 
 REFUSED = {
     "Synaptic": (lambda: snn.Synaptic(alpha=0.9, beta=0.8), "not Leaky"),
-    "Alpha": (lambda: snn.Alpha(alpha=0.9, beta=0.8), "not Leaky"),
+    "Alpha": (lambda: snn.Alpha(alpha=0.9, beta=0.8), "not Leaky: .*opposite signs.*use Synaptic"),
     "Lapicque": (lambda: snn.Lapicque(beta=0.9), "not Leaky"),
     "RLeaky": (lambda: snn.RLeaky(beta=0.9, linear_features=N), "not Leaky"),
     "RSynaptic": (lambda: snn.RSynaptic(alpha=0.9, beta=0.9, linear_features=N), "not Leaky"),
     "LeakyParallel": (lambda: snn.LeakyParallel(N, N, beta=0.9), "not Leaky"),
-    "SLSTM": (lambda: snn.SLSTM(N, N), "not Leaky"),
-    "SConv2dLSTM": (lambda: snn.SConv2dLSTM(1, 2, 3), "not Leaky"),
+    "SLSTM": (lambda: snn.SLSTM(N, N), "not Leaky: its gates.*use RSynaptic"),
+    "SConv2dLSTM": (lambda: snn.SConv2dLSTM(1, 2, 3), "not Leaky: its gates.*use RSynaptic"),
     "StateLeaky": (lambda: snn.StateLeaky(beta=0.9, channels=N), "not Leaky"),
     "DeltaLeaky": (lambda: snn.DeltaLeaky(beta=0.9), r"replaces \w+\(\)"),
     "OtherDynamics": (lambda: OtherDynamics(0.9), r"replaces _base_state_function\(\)"),

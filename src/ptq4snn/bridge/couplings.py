@@ -8,12 +8,13 @@ independent  own scale per channel         none        32 bits, nothing to choos
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ptq4snn.bridge.objective import Objective
+from ptq4snn.bridge.replay import raised
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.channel_statistics import ChannelStatistics
 
@@ -33,6 +34,7 @@ class NeuronView:
     own: Tensor  # the folded weight's own scale
     ks: range  # admissible exponents
     zero_points: bool = False  # levels may be shifted
+    floor: Tensor | None = None  # the least state; the levels begin there
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,12 @@ def zero_points(bits: int) -> tuple[int, ...]:
 
 def choose_scales(coupling: str, table: ExponentTable, bits: Tensor) -> StateScales:
     """State scales of one neuron whose channels have `bits` [C]."""
-    return _COUPLINGS[coupling](table, bits)
+    found, floor = _COUPLINGS[coupling](table, bits), table.view.floor
+    if floor is None:
+        return found
+    zero = torch.zeros_like(bits) if found.zero is None else found.zero
+    lowest = zero - torch.exp2(bits.double() - 1)
+    return replace(found, zero=zero + raised(floor, found.scales, lowest).long())
 
 
 def _bridged(view: NeuronView, index: Tensor, zero: Tensor) -> StateScales:

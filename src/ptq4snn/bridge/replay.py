@@ -21,7 +21,7 @@ from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.channel_statistics import ChannelStatistics
 from ptq4snn.observation.traces import Trace
 
-__all__ = ["Dynamics", "Replay", "replay_cost"]
+__all__ = ["Dynamics", "Replay", "raised", "replay_cost"]
 
 COUNT_WEIGHT, RATE_WEIGHT = 0.5, 2.0
 COARSEST = 1  # a step is at most 2 theta
@@ -42,14 +42,17 @@ class Dynamics:
     rounding: str
     behind: Dynamics | None = None  # of a synapse: the membrane that it feeds, which fires
     carried: bool = False  # a synapse that emits the state it began the step with
+    floor: Tensor | None = None  # the least state
 
     def fires(self, h: Tensor) -> Tensor:
         return h > self.theta if self.strict else h >= self.theta
 
     def after(self, h: Tensor, s: Tensor) -> Tensor:
         if self.reset == "hard":
-            return h.masked_fill(s, 0.0)
-        return h - self.rho * s if self.reset == "soft" else h
+            h = h.masked_fill(s, 0.0)
+        elif self.reset == "soft":
+            h = h - self.rho * s
+        return h if self.floor is None else h.clamp_min(self.floor)
 
 
 def settle(v: Tensor, step: Tensor, levels: Levels, offset: Tensor | None) -> Tensor:
@@ -127,10 +130,17 @@ class Replay:
         hopeless = (1 + COUNT_WEIGHT + RATE_WEIGHT + TIE) * len(self.trace.currents)  # the largest cost
         out = hopeless + away
         levels = tuple(torch.tensor(float(level + zero)) for level in signed_range(bits))
+        floor = self.neuron.floor
         for i in (away == 0).any(0).nonzero().flatten().tolist():
-            cost = replay_cost(self.neuron, self.trace, scales[:, i], levels)
+            shift = 0.0 if floor is None else raised(floor, scales[:, i, None], levels[0]).float()
+            cost = replay_cost(self.neuron, self.trace, scales[:, i], tuple(v + shift for v in levels))
             out[:, i] = torch.where(away[:, i] == 0, cost, out[:, i])
         return out
+
+
+def raised(floor: Tensor, scales: Tensor, lowest: Tensor) -> Tensor:
+    """By how many steps the levels from `lowest` on move up, so that none is below the floor."""
+    return ((floor.double() / scales).round() - lowest).clamp_min(0)
 
 
 def outside(steps: Tensor, bits: int) -> Tensor:

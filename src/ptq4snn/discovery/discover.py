@@ -28,7 +28,7 @@ from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, Unsup
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 from ptq4snn.frameworks.compound import Before
 
-FOREIGN = ("norse", "sinabs", "rockpool", "lava", "bindsnet", "spyx", "nengo_dl", "nirtorch", "braincog")
+FOREIGN = ("rockpool", "lava", "bindsnet", "spyx", "nengo_dl", "nirtorch", "braincog")
 
 __all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons"]
 
@@ -125,7 +125,8 @@ def neuron_specs(model: nn.Module, excluded: Collection[str] = ()) -> dict[str, 
     if not specs:
         raise UnsupportedModel(
             f"the model has no spiking neurons that are known here{_foreign(model)}; supported are the "
-            f"project's own, SpikingJelly's and snnTorch's (ptq4snn.frameworks.register adds your own)"
+            f"project's own, SpikingJelly's, snnTorch's, Norse's and sinabs's "
+            f"(ptq4snn.frameworks.register adds your own)"
         )
     return specs
 

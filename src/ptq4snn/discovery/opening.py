@@ -48,6 +48,8 @@ def readable(model: nn.Module, excluded: Collection[str] = ()) -> nn.Module:
     """A copy of the user's model, without wrappers, whose projections are all plain or opened; the excluded
     parts stay what they are."""
     copy = copy_model(unwrapped(model))
+    while compounds := _compounds(copy, excluded):  # again: a container of neurons may hold compounds
+        replace_modules(copy, compounds)
     odd = {
         name: m
         for name, m in copy.named_modules()
@@ -57,10 +59,7 @@ def readable(model: nn.Module, excluded: Collection[str] = ()) -> nn.Module:
         raise UnsupportedOperation(
             f"the model itself is a {type(copy).__name__}; put it into a module that holds it and a neuron"
         )
-    compounds = _compounds(copy, excluded)
-    inside = (*excluded, *compounds)  # the weights of a compound are its own business
-    replace_modules(copy, {name: Opened(m, name) for name, m in odd.items() if not is_inside(name, inside)})
-    replace_modules(copy, compounds)
+    replace_modules(copy, {name: Opened(m, name) for name, m in odd.items()})
     return copy
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ptq4snn.errors import UnsupportedModel
+from ptq4snn.frameworks import adapter_of
 
 __all__ = ["copy_model", "replace_modules", "unwrapped"]
 
@@ -30,8 +31,12 @@ def copy_model(model: nn.Module) -> nn.Module:
 
     States left over from training hang in a graph and cannot be copied; their values can.
     """
-    memo = {id(t): t.detach().clone() for m in model.modules() for t in _in_graph(vars(m))}
+    memo: dict[int, Any] = {id(t): t.detach().clone() for m in model.modules() for t in _in_graph(vars(m))}
     try:
+        for m in model.modules():  # some frameworks' own way to copy a neuron fails, or shares what it holds
+            if getattr(adapter_of(m), "copies_badly", False) and id(m) not in memo:
+                memo[id(m)] = twin = type(m).__new__(type(m))
+                twin.__dict__.update(copy.deepcopy(m.__dict__, memo))
         copied = copy.deepcopy(model, memo).eval()
     except (RuntimeError, TypeError) as why:
         raise UnsupportedModel(

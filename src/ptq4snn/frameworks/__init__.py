@@ -10,12 +10,17 @@ with needed_by("ptq4snn.frameworks"):
 from ptq4snn.frameworks.adapter import Adapter, NeuronSpec, Shell
 from ptq4snn.frameworks.compound import Compound, StageAdapter
 from ptq4snn.frameworks.native import NativeAdapter
+from ptq4snn.frameworks.norse import NorseAdapter
+from ptq4snn.frameworks.sinabs import SinabsAdapter
 from ptq4snn.frameworks.snntorch import SnnTorchAdapter
 from ptq4snn.frameworks.spikingjelly import SpikingJellyAdapter
 
 __all__ = ["Adapter", "Compound", "NeuronSpec", "Shell", "adapter_of", "compound_of", "register"]
 
-_adapters: list[Adapter] = [NativeAdapter(), StageAdapter(), SpikingJellyAdapter(), SnnTorchAdapter()]
+_adapters: list[Adapter] = [
+    NativeAdapter(), StageAdapter(), SpikingJellyAdapter(), SnnTorchAdapter(), NorseAdapter(),
+    SinabsAdapter(),
+]  # fmt: skip
 
 
 def register(adapter: Adapter) -> None:
@@ -30,6 +35,14 @@ def adapter_of(module: nn.Module) -> Adapter | None:
 
 def compound_of(module: nn.Module, path: str) -> Compound | None:
     """What a neuron of several states, or with weights of its own, is made of; None for all others."""
-    parts = getattr(adapter_of(module), "parts", None)
-    made: Compound | None = None if parts is None else parts(module, path)
-    return made
+    if isinstance(module, Compound):
+        return None
+    known = adapter_of(module)
+    for adapter in (
+        [known] if known is not None else _adapters
+    ):  # a container is no neuron, and may be one's home
+        parts = getattr(adapter, "parts", None)
+        made: Compound | None = None if parts is None else parts(module, path)
+        if made is not None:
+            return made
+    return None

@@ -4,7 +4,7 @@ Canonical form, in the shifted variable V - v_rest (shapes: one sample's state, 
 
     H[t] = leak * V[t-1] + gain * x[t]
     S[t] = H[t] >= theta   (or >)
-    V[t] = H (1 - S)  (hard)     H - rho S  (soft)     H  (none)
+    V[t] = H (1 - S)  (hard)     H - rho S  (soft)     H  (none),  and no less than `floor` where there is one
 
 A framework's neuron with more states or with weights of its own is several of these, one behind the other:
 a *compound* (frameworks/compound.py). A synaptic current is the canonical neuron that never fires and hands
@@ -46,6 +46,7 @@ class NeuronSpec:
     surrogate: Surrogate
     v_rest: float = 0.0
     emits: Emits = "spikes"
+    floor: Tensor | None = None  # at most 0
 
 
 class Shell(nn.Module):

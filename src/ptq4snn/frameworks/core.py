@@ -98,11 +98,12 @@ class FloatCore(NeuronCore):
         return s.to(h.dtype)
 
     def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
+        v = h
         if self.spec.reset == "hard":
-            return h * (1 - s)
-        if self.spec.reset == "soft":
-            return h - self._value(self.spec.rho, h) * s
-        return h
+            v = h * (1 - s)
+        elif self.spec.reset == "soft":
+            v = h - self._value(self.spec.rho, h) * s
+        return v if self.spec.floor is None else v.clamp_min(self._value(self.spec.floor, v))
 
     def emitted(self, h: Tensor, v: Tensor | None) -> Tensor:
         if self.spec.emits == "carried":

@@ -20,6 +20,9 @@ __all__ = [
     "values",
 ]  # fmt: skip
 
+ADAPTIVE = (
+    "its threshold adapts: a third state that enters the comparison and not the sum, which is not canonical"
+)
 REGISTER = "register an adapter for it with ptq4snn.frameworks.register"
 
 # What a subclass may redefine without changing what the neuron computes.

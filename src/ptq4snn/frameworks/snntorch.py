@@ -31,7 +31,7 @@ from ptq4snn.frameworks.foreign import (
     refusal,
     values,
 )
-from ptq4snn.frameworks.snntorch_compound import COMPOUNDS, compound
+from ptq4snn.frameworks.snntorch_compound import COMPOUNDS, circuit, compound
 from ptq4snn.models.neuron import fire
 
 __all__ = ["SnnTorchAdapter"]
@@ -217,7 +217,13 @@ def _objection(leaky: Any, kind: type) -> tuple[str, str] | None:
         return "graded_spikes_factor is not 1", "move the factor into the weights of the next layer"
     if bool((leaky.threshold < 0).any()):
         return "its threshold is negative, so it fires at rest", "use a threshold of 0 or more"
-    if reset == "soft" and leaky.reset_delay and not bool((leaky.beta > 0).all()):
+    lapicque = kind.__name__ == "Lapicque"
+    if lapicque and not bool(((circuit(leaky)[0] > 0) & (circuit(leaky)[0] <= 1)).all()):
+        return (
+            "its time_step is not below R C, so that it does not leak but swings",
+            "use a smaller time_step",
+        )
+    if reset == "soft" and not lapicque and leaky.reset_delay and not bool((leaky.beta > 0).all()):
         return (
             "with beta = 0 a delayed subtraction is remembered by no state",
             "use beta > 0, reset_delay=False or reset_mechanism='zero'",
@@ -235,6 +241,21 @@ def _objection(leaky: Any, kind: type) -> tuple[str, str] | None:
     return None
 
 
+OTHERS = {
+    "Alpha": "its two currents meet with opposite signs in one membrane",
+    "SLSTM": "its gates multiply real numbers",
+    "SConv2dLSTM": "its gates multiply real numbers",
+}
+
+
+def _other(module: nn.Module) -> tuple[str, str]:
+    """Why a class that is not supported is not, and the nearest that is."""
+    names = [c.__name__ for c in origins(module, "snntorch")]
+    why = next((OTHERS[n] for n in names if n in OTHERS), "more states, recurrent weights or other dynamics")
+    nearest = {"Alpha": "Synaptic", "SLSTM": "RSynaptic", "SConv2dLSTM": "RSynaptic"}.get(names[0], "Leaky")
+    return f"it is not Leaky: {why}", f"use {nearest}, or {REGISTER}"
+
+
 class SnnTorchAdapter:
     name = "snntorch"
 
@@ -248,8 +269,7 @@ class SnnTorchAdapter:
     def spec(self, module: nn.Module, path: str) -> NeuronSpec:
         kind = _leaky(module)
         if kind is None:
-            why = "it is not Leaky: more states, recurrent weights or other dynamics"
-            raise refusal(path, module, why, REMEDY)
+            raise refusal(path, module, *_other(module))
         if (objection := _objection(module, kind)) is not None:
             raise refusal(path, module, *objection)
         leaky: Any = module

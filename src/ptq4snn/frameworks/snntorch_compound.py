@@ -1,4 +1,5 @@
-"""snnTorch's neurons of more than one state or with weights of their own: Synaptic, RLeaky, RSynaptic.
+"""snnTorch's neurons of more than one state or with weights of their own: Synaptic, RLeaky, RSynaptic; and
+Lapicque, which is RLeaky without the recurrence and with leak 1 - dt / (R C) and gain dt / C.
 
     I[t] = alpha I[t-1] + x[t] (+ W_rec S[t-1])      H[t] = beta V[t-1] + I[t]      (RLeaky: without I)
 
@@ -20,9 +21,10 @@ from ptq4snn.frameworks.adapter import NeuronSpec, Reset, Surrogate
 from ptq4snn.frameworks.compound import Before, Compound, OneToOne, Stage
 from ptq4snn.frameworks.foreign import reference_current, values
 
-__all__ = ["COMPOUNDS", "SnnTorchCompound", "compound"]
+__all__ = ["COMPOUNDS", "SnnTorchCompound", "circuit", "compound"]
 
-COMPOUNDS = ("Synaptic", "RLeaky", "RSynaptic")
+COMPOUNDS = ("Synaptic", "RLeaky", "RSynaptic", "Lapicque")
+STATES = {"Synaptic": ("syn", "mem"), "RLeaky": ("spk", "mem"), "Lapicque": ("mem",)}
 
 
 class Listener:
@@ -58,8 +60,17 @@ def _class(base: type) -> type[SnnTorchCompound]:
 
 
 def compound(module: nn.Module, base: type, reset: Reset, surrogate: Surrogate) -> SnnTorchCompound:
-    """What stands in the place of `module`, a Synaptic, RLeaky or RSynaptic (`base`)."""
+    """What stands in the place of `module`, a Synaptic, RLeaky, RSynaptic or Lapicque (`base`)."""
     return _class(base)(module, base.__name__, reset, surrogate)
+
+
+def circuit(lapicque: Any) -> tuple[Tensor, Tensor]:
+    """Leak and gain of an RC circuit, as a model in float64 has them: whole numbers stay float32 there."""
+    r, c, dt = (
+        t.detach().double() if t.is_floating_point() else t
+        for t in (lapicque.R, lapicque.C, lapicque.time_step)
+    )
+    return values(1 - dt / (r * c)), values(r.double() * (1 / (r * c)) * dt.double())
 
 
 class SnnTorchCompound(Compound):
@@ -70,14 +81,14 @@ class SnnTorchCompound(Compound):
     def __init__(self, module: nn.Module, kind: str, reset: Reset, surrogate: Surrogate) -> None:
         nn.Module.__init__(self)  # the neuron's own constructor would register what the parts replace
         snn: Any = module
-        self.states = {"Synaptic": ("syn", "mem"), "RLeaky": ("spk", "mem")}.get(kind, ("spk", "syn", "mem"))
+        self.states: tuple[str, ...] = STATES.get(kind, ("spk", "syn", "mem"))
         self.init_hidden, self.output = bool(snn.init_hidden), bool(snn.output)
-        leak, theta = values(snn.beta).clamp(0.0, 1.0), values(snn.threshold)
-        delayed = bool(snn.reset_delay)
+        one, theta = values(1.0), values(snn.threshold)
+        leak, gain = circuit(snn) if kind == "Lapicque" else (values(snn.beta).clamp(0.0, 1.0), one)
+        delayed = bool(getattr(snn, "reset_delay", True))
         rho = theta / leak if reset == "soft" and delayed else theta
-        one = values(1.0)
         self.membrane = Stage(
-            NeuronSpec(leak, one, theta, rho, ">", reset, surrogate), delayed or reset == "none"
+            NeuronSpec(leak, gain, theta, rho, ">", reset, surrogate), delayed or reset == "none"
         )
         self.synapse: Stage | None = None
         if "syn" in self.states:
@@ -108,13 +119,13 @@ class SnnTorchCompound(Compound):
         super().reset()
         self.last = ()
 
-    def reset_mem(self) -> tuple[Tensor, ...]:
+    def reset_mem(self) -> Tensor | tuple[Tensor, ...]:
         """Zeros of the last states' shapes."""
         zeros = tuple(torch.zeros_like(s) for s in self.last) or tuple(torch.zeros(0) for _ in self.states)
         self.rest()
-        return zeros
+        return zeros if len(zeros) > 1 else zeros[0]
 
-    init_synaptic = init_rleaky = init_rsynaptic = reset_mem
+    init_synaptic = init_rleaky = init_rsynaptic = init_lapicque = reset_mem
 
     def rest(self) -> None:
         """Forget everything: the next call begins a sequence."""
@@ -147,7 +158,13 @@ class SnnTorchCompound(Compound):
         def spk(value: Tensor) -> None:
             self.spikes = value
 
-        found: dict[str, Callable[[Tensor], None]] = {"spk": spk, "mem": self.membrane.begin}
+        def mem(value: Tensor) -> None:
+            self.membrane.begin(value)
+            if self.pauses and "spk" not in self.states:
+                core = self.membrane.core
+                self.spikes = core.fire(core.from_potential(value))
+
+        found: dict[str, Callable[[Tensor], None]] = {"spk": spk, "mem": mem}
         return found if self.synapse is None else found | {"syn": self.synapse.begin}
 
     def _step(self, x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks.adapter import NeuronSpec, Shell
+from ptq4snn.frameworks.compound import Compound
 from ptq4snn.frameworks.core import NeuronCore
 from ptq4snn.frameworks.foreign import (
     REGISTER,
@@ -28,12 +29,13 @@ from ptq4snn.frameworks.foreign import (
     refusal,
     values,
 )
+from ptq4snn.frameworks.spikingjelly_compound import Cuba, ElementWise, Linear, compound, is_addition
 
 __all__ = ["SpikingJellyAdapter"]
 
 IF, LIF, PLIF = "IFNode", "LIFNode", "ParametricLIFNode"
 SUPPORTED = {prefix + name: name for prefix in ("", "Simple", "MultiStep") for name in (IF, LIF, PLIF)}
-REMEDY = f"use {IF}, {LIF} or {PLIF}, or {REGISTER}"
+REMEDY = f"use {IF}, {LIF} or {PLIF} (with a synaptic current CUBALIFNode, of 2.0.0), or {REGISTER}"
 
 
 class NodeShell(StatefulShell):
@@ -153,7 +155,8 @@ def _objection(module: Any, kind: type) -> tuple[str, str] | None:
         return f"it replaces {name}() of {kind.__name__}", REMEDY
     if getattr(module, "backend", "torch") == "lava":
         return "its backend 'lava' computes with Lava's own integers", "set its backend to 'torch'"
-    names = [n for n in ("v_threshold", "v_reset", "tau", "w") if getattr(module, n, None) is not None]
+    parameters = ("v_threshold", "v_reset", "tau", "w", "c_decay", "v_decay")
+    names = [n for n in parameters if getattr(module, n, None) is not None]
     if several := [n for n in names if values(getattr(module, n)).dim()]:
         return f"its {several[0]} is not one number", f"give it one number, or {REGISTER}"
     restored = module._memories_rv  # what reset() puts back; in clock_driven also v_threshold and v_reset
@@ -173,6 +176,14 @@ def _objection(module: Any, kind: type) -> tuple[str, str] | None:
     return None
 
 
+def _cuba_objection(node: Any) -> tuple[str, str] | None:
+    if _rest(node) != 0:
+        return f"it is reset to {_rest(node):g} and decays to 0", "use v_reset=0.0 or v_reset=None"
+    if not all(0 <= float(decay) <= 1 for decay in (node.c_decay, node.v_decay)):
+        return "its c_decay or v_decay is not in [0, 1]", "use one that is"
+    return None
+
+
 def _device(module: nn.Module) -> torch.device:
     parameter = next(module.parameters(), None)
     return torch.device("cpu") if parameter is None else parameter.device
@@ -184,6 +195,25 @@ class SpikingJellyAdapter:
     def matches(self, module: nn.Module) -> bool:
         stateful = {"neuron", "rnn"}  # folders or files of neurons and of spiking recurrent cells
         return any(stateful & set(c.__module__.split(".")) for c in origins(module, "spikingjelly"))
+
+    def parts(self, module: nn.Module, path: str) -> Compound | None:
+        classes = {c.__name__: c for c in origins(module, "spikingjelly")}
+        part: Any = module
+        if (kind := classes.get("CUBALIFNode")) is not None:
+            if (objection := _objection(module, kind) or _cuba_objection(part)) is not None:
+                raise refusal(path, module, *objection)
+            return compound(Cuba, module)
+        container = next((c for n, c in classes.items() if n.endswith("RecurrentContainer")), None)
+        if container is None or overridden(module, container) is not None:
+            return None  # followed as it is written
+        if container.__name__ == "LinearRecurrentContainer":
+            return compound(Linear, module)
+        if container.__name__ == "ElementWiseRecurrentContainer" and self.matches(part.sub_module):
+            if not is_addition(part.element_wise_function):
+                why = "its element_wise_function is not an addition"
+                raise refusal(path, module, why, "use one that adds, or LinearRecurrentContainer")
+            return compound(ElementWise, module)
+        return None
 
     def spec(self, module: nn.Module, path: str) -> NeuronSpec:
         kind = _kind(module)

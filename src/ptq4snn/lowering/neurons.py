@@ -107,8 +107,11 @@ def _new_neuron(w: Lowering, node: Node, x: Tracked, element: Tensor, factor: in
     if emits == "carried" and w.potential_read[node.target]:
         raise Refused("hands on the current it began the step with, and the model reads the one behind it")
     if w.potential_read[node.target] or emits != "spikes":
-        if not getattr(w.modules[node.target], "_keeps_potential", True):
-            raise Refused("returns its state behind the reset; construct it with reset_delay=True")
+        if w.potential_read[node.target] and not getattr(w.modules[node.target], "_keeps_potential", True):
+            raise Refused(
+                "returns its state behind the reset or the decay, which the program does not keep; leave the "
+                "state out of the outputs, or (snnTorch) construct it with reset_delay=True"
+            )
         potential = b.new_value(replace(v, time=not once), b.is_summed(value))
     spikes = b.add(
         Neuron, (value,), (v.positions, v.channels), node.target, not once, factor=factor,

@@ -151,7 +151,8 @@ class IntegerCore(NeuronCore):
         """Where the state that follows (h, s) does not fit its bits."""
         h = self._after_reset(h, s)
         q = (h.double() * self._get("settle_by", torch.float64)).round()
-        return (q < self._get("lo", torch.float64)) | (q > self._get("hi", torch.float64))
+        above = q > self._get("hi", torch.float64)
+        return above if self.spec.floor is not None else above | (q < self._get("lo", torch.float64))
 
     def emitted(self, h: Tensor, v: Tensor | None) -> Tensor:
         """A[t], or rshift(Vq[t-1] m, n): a current in units."""
