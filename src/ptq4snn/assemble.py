@@ -201,8 +201,8 @@ class Assembly:
         coupling = self.coupling(n.info.name)
         if int(bits.max()) >= WIDE_STATE and self.folded.specs[n.info.name].floor is not None:
             raise RecipeError(
-                f"the neuron '{n.info.name}' has a least state (min_v_mem), and states of {WIDE_STATE} bits have "
-                f"none: give it 16 bits or fewer, overrides={{'{n.info.name}': {{'membrane': 16}}}}"
+                f"the neuron '{n.info.name}' has a least state (min_v_mem), and states of {WIDE_STATE} bits "
+                f"have none: give it 16 bits or fewer, overrides={{'{n.info.name}': {{'membrane': 16}}}}"
             )
         if int(bits.min()) >= WIDE_STATE:
             k = torch.full_like(bits, -n.shift)

@@ -23,12 +23,11 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ptq4snn.network.plan import NeuronPlan, Plan, ProjectionPlan
-from ptq4snn.network.program import Delay, Neuron, Program
 from ptq4snn.numerics.limits import MULTIPLIER_BITS
 
 if TYPE_CHECKING:
     from ptq4snn.discovery.discover import Discovery
-    from ptq4snn.network.program import Program
+    from ptq4snn.network.program import Operation, Program
 
 __all__ = [
     "Operations", "StateCost", "StateTensor", "WeightCost", "is_mixed", "operations", "packet_cost",
@@ -179,6 +178,7 @@ def _scale_bits(n: NeuronPlan) -> int:
 
 def program_rows(program: Program) -> dict[str, int]:
     """Rows of one sample of every neuron, as runtime/state.py packs it."""
+    from ptq4snn.network.program import Neuron  # here, because a report is shown without NumPy
 
     return {
         op.name: program.values[op.output].positions if op.channel is None else 1
@@ -187,7 +187,7 @@ def program_rows(program: Program) -> dict[str, int]:
     }
 
 
-def delayed_spikes(program: Program, op: Delay) -> StateTensor:
+def delayed_spikes(program: Program, op: Operation) -> StateTensor:
     """Spikes that come back one step later: a bit each, in one row, without tags and shifts like the stem."""
     value = program.values[op.output]
     return StateTensor(value.channels, value.positions, (1,), stem=True, scale_bits=0, rows=1)
@@ -197,11 +197,8 @@ def resident_states(plan: Plan, program: Program | None = None) -> list[StateTen
     """The states a plan keeps between time steps; neurons that carry none are left out. Without the program a
     row is taken for each position."""
     rows = {} if program is None else program_rows(program)
-    delays = (
-        []
-        if program is None
-        else [delayed_spikes(program, op) for op in program.operations if isinstance(op, Delay)]
-    )
+    operations = () if program is None else program.operations
+    delays = [delayed_spikes(program, op) for op in operations if program and op.kind == "delay"]
     return delays + [
         StateTensor(
             n.channels,

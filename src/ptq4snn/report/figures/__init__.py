@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.hints import hint
 from ptq4snn.report.figure import Figure
 from ptq4snn.report.figures import (
     allocation,
@@ -38,9 +38,7 @@ def find_figure(name: str) -> Figure:
     """The figure of that name; of a misspelt one the nearest is suggested."""
     if name in FIGURES:
         return FIGURES[name]
-    near = difflib.get_close_matches(name, FIGURES, 1)
-    hint = f"did you mean {near[0]!r}?" if near else "`ptq4snn figure` lists them"
-    raise PTQ4SNNError(f"there is no figure {name!r}: {hint}")
+    raise PTQ4SNNError(f"there is no figure {name!r}: {hint(name, FIGURES, '`ptq4snn figure` lists them')}")
 
 
 def figure_panels(figure: Figure, data: Any, neurons: Sequence[str] = ()) -> list[Panel]:
