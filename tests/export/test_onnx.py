@@ -55,7 +55,7 @@ def wanted(model: Model, y: Any) -> list[Any]:
     return moved
 
 
-def same(found: list[Any], expected: list[Any]) -> None:
+def same(found: Any, expected: list[Any]) -> None:
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)
         assert a.dtype == b.dtype
@@ -160,3 +160,23 @@ def test_a_file(tmp_path: Path) -> None:
     with pytest.raises(PTQ4SNNError, match="give one of step, scan, unrolled"):
         export.onnx(model, tmp_path / "n.onnx", form="loop")
     assert not (tmp_path / "n.onnx").exists()
+
+
+@pytest.mark.parametrize("form", ["scan", "unrolled"])
+def test_the_embedded_default(form: str, tmp_path: Path) -> None:
+    """The trained network that the package has, as users would export it."""
+    pytest.importorskip("torch")
+    import ptq4snn
+    from ptq4snn.data.cifar import normalize
+    from ptq4snn.data.sample import default_sample
+    from ptq4snn.models.zoo import load_default
+
+    calibration, images, _ = default_sample()
+    q = ptq4snn.quantize(load_default(), normalize(calibration[:32]), "nearest+uniform+w4m4", holdout=16)
+    q.save(tmp_path / "q.ptq")
+    export.onnx(tmp_path / "q.ptq", tmp_path / "q.onnx", form=form)
+    x = normalize(images[:4])
+    run = ort.InferenceSession(str(tmp_path / "q.onnx"), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(run.run(None, {"x": x.numpy()})[0], q(x).numpy())
+    weights = sum(p.weight.numel() for p in q.integers.values())
+    assert (tmp_path / "q.onnx").stat().st_size < 2 * weights  # it is not float32 on disk

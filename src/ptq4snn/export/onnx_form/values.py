@@ -40,8 +40,8 @@ class Step:
         self.values[v] = Value(name, dtype)
 
     def from_calibration(self) -> Name:
-        """T / T', T being that of calibration, as 2 T / 2 T': onnxruntime would turn 1 / T' times x into x / T',
-        which may differ in the last bit."""
+        """T / T', T being that of calibration, as 2 T / 2 T': onnxruntime would turn 1 / T' times x into
+        x / T', which may differ in the last bit."""
         steps, two = self.model.program.steps, self.nodes.constant(2.0, "float64")
         twice = self.nodes("Mul", self.total, two)
         name: Name = self.nodes("Div", self.nodes.constant(2.0 * steps, "float64"), twice)
