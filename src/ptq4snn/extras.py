@@ -18,6 +18,7 @@ EXTRAS = {
     "PIL": ("Pillow", "images"),
     "vl_convert": ("vl-convert", "figures"),
     "nir": ("nir", "nir"),
+    "onnx": ("onnx", "onnx"),
     "h5py": ("h5py", "nir"),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ptq4snn.network.program import Neuron, Output, Program, Project
 from ptq4snn.runtime.parameters import Model, Reals
 
-__all__ = ["Decoder", "late_heads"]
+__all__ = ["Decoder", "late_heads", "worth_of"]
 
 Array = NDArray[Any]
 
@@ -34,7 +34,7 @@ class Decoder:
         self.timed = value.time
         self.index = None if out.index.is_identity(value.positions * value.channels) else out.index.array()
         self.head = next((op for op in late_heads(model) if op.output == out.value), None)
-        self.worth = _worth(model, out, self.index)
+        self.worth = worth_of(model, out)
 
     def __call__(self, y: NDArray[np.int64], steps: int, total: int) -> Array:
         """`steps` of this call, `total` since the sequence began."""
@@ -47,7 +47,9 @@ class Decoder:
         for kind, *by in self.out.scalings:
             x = _scaled(x, kind, float(by[0]) if by else float(total))
         if self.worth is not None:
-            x = self.worth(x)
+            unit, rest = self.worth
+            real = x.astype(np.float64) * unit
+            x = (real if rest is None else real + rest).astype(np.float32)
         return self._placed(x, steps)
 
     def _at_steps(self, y: Array, total: int) -> Array:
@@ -74,19 +76,17 @@ def _scaled(x: Array, kind: str, by: float) -> Array:
     return scaled
 
 
-def _worth(model: Model, out: Output, index: NDArray[np.int64] | None) -> Callable[[Array], Array] | None:
-    """What follows the scalings, in float64 and rounded to float32; None: nothing."""
+def worth_of(model: Model, out: Output) -> tuple[Reals, float | None] | None:
+    """What follows the scalings, in float64 and rounded to float32: a factor of each element, and what is
+    added; None: nothing."""
     if out.kind == "count":
         return None
     assert out.name is not None
     if out.kind == "current":
         p = model.projections[out.name]
         unit = p.unit if p.rescale is None else p.rescale.scales
-        unit = unit.reshape(-1, *[1] * (-out.axis - 1))
-        return lambda x: (x.astype(np.float64) * unit).astype(np.float32)
-    units, rest = _potential_units(model, out), model.neurons[out.name].v_rest
-    units = (units if index is None else units[index]).reshape(out.shape)
-    return lambda x: (x.astype(np.float64) * units + rest).astype(np.float32)
+        return unit.reshape(-1, *[1] * (-out.axis - 1)), None
+    return _potential_units(model, out)[out.index.array()].reshape(out.shape), model.neurons[out.name].v_rest
 
 
 def _potential_units(model: Model, out: Output) -> Reals:

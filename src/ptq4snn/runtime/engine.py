@@ -22,7 +22,7 @@ from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import MAX_STEPS, State, rows_of, unpack_rows
 from ptq4snn.runtime.statistics import Statistics
 
-__all__ = ["Runtime", "load"]
+__all__ = ["Runtime", "is_causal", "load"]
 
 Array = NDArray[Any]
 Outputs = Array | tuple[Array, ...]
@@ -50,7 +50,7 @@ class Runtime:
         self._session: tuple[State | None, State | None] = (None, None)
         self._own = (os.getpid(), RLock())  # the lock of the session, and the process it works in
         self._fixed = _fixed_steps(model)
-        self._causal = _causal(model.program)
+        self._causal = is_causal(model.program)
 
     @property
     def threads(self) -> int:
@@ -281,7 +281,7 @@ def _fixed_steps(model: Model) -> str | None:
     return next((op.name for op in late_heads(model) if op.output in read), None)
 
 
-def _causal(program: Program) -> bool:
+def is_causal(program: Program) -> bool:
     """Whether nothing that has time depends on a sum over all of it."""
     summed: set[int] = set()
     for op in program.operations:

@@ -11,7 +11,7 @@ from ptq4snn.numerics.dither import PHASES, dither_offset, first_phase, later_ph
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier
 from ptq4snn.runtime.parameters import Integers, Model, NeuronNumbers
 
-__all__ = ["neuron_kernel"]
+__all__ = ["largest_of", "neuron_kernel"]
 
 
 class _Membrane:
@@ -23,7 +23,7 @@ class _Membrane:
     def __init__(self, model: Model, op: Neuron) -> None:
         n, value = model.neurons[op.name], model.program.values[op.output]
         self.n, self.shape = n, (value.positions, value.channels)
-        self.dtype = carrier(_largest(n, model.bounds.potentials[op.name]))
+        self.dtype = carrier(largest_of(n, model.bounds.potentials[op.name]))
         self.channel = None if op.channel is None else op.channel.array().reshape(self.shape)
         self.charge_by = self._spread(n.charge_m * 2.0**-n.charge_n)
         self.settle_by = self._spread(n.settle_m * 2.0**-n.settle_n)
@@ -64,7 +64,7 @@ class _Membrane:
         return dither_offset(later_phase(self.phase, t), n).astype(self.dtype)
 
 
-def _largest(n: NeuronNumbers, potential: int) -> int:
+def largest_of(n: NeuronNumbers, potential: int) -> int:
     """Of everything that a step computes."""
     state = int(max(np.abs(n.low).max(), np.abs(n.high).max()))
     settle = (potential + PHASES) * max(1, int(n.settle_m.max()))

@@ -1,0 +1,1 @@
+"""The integer program as an ONNX model of standard operators."""
