@@ -19,7 +19,7 @@ from runtime.test_state import frame, same
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.network.program import TimeSum
 from ptq4snn.runtime import Runtime, State
-from ptq4snn.runtime.engine import _causal
+from ptq4snn.runtime.engine import is_causal
 from ptq4snn.runtime.native import NativeExecutor
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.state import MAX_SESSION
@@ -29,7 +29,7 @@ UNTOUCHED = -(2**40)  # no value of a small model
 
 
 def found(wanted: Callable[[Model], bool]) -> Model:
-    return next(m for m in map(random_model, range(500)) if _causal(m.program) and wanted(m))
+    return next(m for m in map(random_model, range(500)) if is_causal(m.program) and wanted(m))
 
 
 def summed(model: Model) -> bool:
