@@ -232,6 +232,13 @@ def test_wide_states_follow_the_float_network() -> None:
     assert agree > 0.9
 
 
+def test_float_weights_and_wide_states_lose_nothing() -> None:
+    """Tied projections count the same unit also where nothing is rounded."""
+    net, x = made("RSynaptic")
+    q = ptq4snn.quantize(net, x, "w8m8", weights=None, coupling="none")
+    assert (q(x) != net(x)).float().mean() < 0.02
+
+
 def test_a_reset_by_foreign_spikes_is_refused() -> None:
     net, x = made("RSynaptic")
     net.n1 = snn.RSynaptic(alpha=0.8, beta=0.9, linear_features=20, reset_delay=False)

@@ -9,7 +9,7 @@ import ptq4snn
 
 SOURCE = Path(ptq4snn.__file__).parent
 # a file of `cli` is named as its command, a figure as itself, a way out by the kinds of operations
-BY_ANOTHER_RULE = ("cli", "report/figures", "export/c99", "export/onnx_form")
+BY_ANOTHER_RULE = ("cli", "report/figures", "export/c99", "export/nir_form", "export/onnx_form")
 
 
 def test_file_names_do_not_repeat() -> None:

@@ -98,10 +98,8 @@ def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, Proje
 
     Those of the fewest bits say which, the coarsest of theirs; the others have bits to spare and take the
     finest octave in which no channel is clipped."""
-    if basis.recipe.weights is None:
-        return {p.info.name: p for p in parts}
-    fewest = min(p.weight.bits or 0 for p in parts)
-    narrow = [p for p in parts if p.weight.bits == fewest]
+    fewest = min(p.weight.bits or 0 for p in parts)  # 0: float weights
+    narrow = [p for p in parts if (p.weight.bits or 0) == fewest]
     size = {p.info.name: float(torch.log2(p.lattice).median()) for p in narrow}
     octaves = {name: round(s - min(size.values())) for name, s in size.items()}
     base = torch.stack([p.lattice * 2.0 ** -octaves[p.info.name] for p in narrow]).amax(0)

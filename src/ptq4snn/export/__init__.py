@@ -1,5 +1,25 @@
 """Ways out of a bundle, without torch: the integer program as something else runs it."""
 
-from ptq4snn.export.onnx_form.export import onnx
+from __future__ import annotations
 
-__all__ = ["onnx"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ptq4snn.export.nir_form.export import bundle_of, nir
+    from ptq4snn.export.onnx_form.export import onnx
+
+__all__ = ["bundle_of", "nir", "onnx"]
+
+_HOME = {
+    "nir": "ptq4snn.export.nir_form.export",
+    "bundle_of": "ptq4snn.export.nir_form.export",
+    "onnx": "ptq4snn.export.onnx_form.export",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Each way out needs packages of its own: imported on its first use."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'ptq4snn.export' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

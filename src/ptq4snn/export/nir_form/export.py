@@ -1,0 +1,72 @@
+"""`ptq4snn.export.nir`: a bundle for every reader of NIR, and back.
+
+The graph has the dequantized weights and thresholds. Its states are real numbers there: no reader of NIR
+rounds them. Each node's metadata (`q.*`) say the integers; that of the graph holds the bundle itself, from
+which `bundle_of` writes it again, byte for byte.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptq4snn.errors import BundleError, PTQ4SNNError
+from ptq4snn.export.nir_form.walk import Walk, walk
+from ptq4snn.extras import needed_by
+from ptq4snn.files import check_target, write_whole
+from ptq4snn.runtime.loading import read_contents
+
+with needed_by("ptq4snn.export.nir"):
+    import nir as library
+
+__all__ = ["bundle_of", "nir", "nir_graph"]
+
+DT = 1e-4  # of the NIR paper's networks
+BUNDLE = "q.bundle"
+
+
+def nir(source: str | Path, out: str | Path, *, dt: float = DT) -> None:
+    """Write a bundle as a NIR file; `dt` is the length of a step, in seconds."""
+    check_target(Path(out))
+    graph = nir_graph(source, dt)
+    with tempfile.TemporaryDirectory() as folder:
+        library.write(Path(folder) / "graph.nir", graph)
+        write_whole(Path(out), (Path(folder) / "graph.nir").read_bytes())
+
+
+def nir_graph(source: str | Path, dt: float = DT) -> Any:
+    """The graph of the package nir."""
+    if not dt > 0:
+        raise PTQ4SNNError(f"dt is {dt!r}: give the length of a step, such as 1e-4")
+    found = read_contents(source)
+    if found.model is None:
+        raise BundleError(f"{source} has no integer program, so that there is nothing to write")
+    w = Walk(found.model, found.plan, library, dt)
+    walk(w)
+    if len(w.model.program.outputs) != 1:
+        raise PTQ4SNNError("the model has several outputs, and a NIR graph has one: return the spikes alone")
+    last = w.made[w.model.program.outputs[0].value]
+    w.nodes["output"] = library.Output(np.array(last.shape))
+    w.edges += [(s, "output") for s in last.sources]
+    meta = {
+        BUNDLE: np.frombuffer(Path(source).read_bytes(), dtype=np.uint8), "q.dt": np.array([dt]),
+        "q.steps": np.array([w.model.program.steps]),
+    }  # fmt: skip
+    return library.NIRGraph(w.nodes, w.edges, metadata=meta, type_check=False)
+
+
+def bundle_of(source: str | Path, out: str | Path) -> None:
+    """The bundle that a NIR file was written from, byte for byte."""
+    check_target(Path(out))
+    try:
+        graph = library.read(source, type_check=False)
+        content = bytes(np.asarray(graph.metadata[BUNDLE], dtype=np.uint8))
+    except Exception as why:  # a stranger's file may break h5py and nir in any way
+        raise BundleError(f"{source} holds no bundle; write it with ptq4snn export --to nir") from why
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "bundle.ptq").write_bytes(content)
+        read_contents(Path(folder) / "bundle.ptq")  # a stranger's bytes are checked like any bundle
+    write_whole(Path(out), content)

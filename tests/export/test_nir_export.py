@@ -1,0 +1,97 @@
+"""Bundles as NIR graphs: the numbers that a reader gets, the bundle that comes back, what NIR cannot say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from interchange.test_nir import DT, GRAPHS, recurrent, samples
+
+import ptq4snn
+from ptq4snn import export
+from ptq4snn.errors import BundleError, PTQ4SNNError
+
+nir = pytest.importorskip("nir")
+
+
+def exported(name: str, folder: Path, recipe: str = "w8m8", **changes: Any) -> tuple[Any, torch.Tensor, Any]:
+    graph = GRAPHS[name]()
+    x = samples(graph)
+    model = ptq4snn.from_nir(graph, dt=DT, reset="subtract")
+    q = ptq4snn.quantize(model, x, recipe, **changes)
+    assert q.program is not None, q.not_lowered
+    q.save(folder / "q.ptq")
+    export.nir(folder / "q.ptq", folder / "q.nir", dt=DT)
+    return q, x, nir.read(folder / "q.nir", type_check=False)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_bundle_comes_back(name: str, tmp_path: Path) -> None:
+    exported(name, tmp_path)
+    export.bundle_of(tmp_path / "q.nir", tmp_path / "again.ptq")
+    assert (tmp_path / "again.ptq").read_bytes() == (tmp_path / "q.ptq").read_bytes()
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_reader_gets_the_dequantized_network(name: str, tmp_path: Path) -> None:
+    """Nodes and edges of the original, weights that are integers times scales, and nearly the same spikes."""
+    _, x, graph = exported(name, tmp_path)
+    original = GRAPHS[name]()
+
+    def kinds(g: Any) -> list[str]:
+        same = {"Linear": "Affine", "Scale": ""}
+        return sorted(filter(None, (same.get(k, k) for k in (type(n).__name__ for n in g.nodes.values()))))
+
+    assert kinds(graph) == kinds(original)
+    for node in graph.nodes.values():
+        if hasattr(node, "weight") and "q.input_scales" not in node.metadata:
+            integers, scales = node.metadata["q.integers"], node.metadata["q.scales"]
+            real = integers * scales.reshape(-1, *[1] * (integers.ndim - 1))
+            np.testing.assert_allclose(node.weight, real, rtol=1e-6)
+    read = ptq4snn.from_nir(tmp_path / "q.nir", dt=DT, reset="subtract", readout="none")
+    wanted = ptq4snn.from_nir(original, dt=DT, reset="subtract", readout="none")(x)
+    assert wanted.any()
+    assert (read(x) != wanted).float().mean() < 0.06
+
+
+def test_without_a_leak_and_with_wide_states_nothing_differs(tmp_path: Path) -> None:
+    """IF neurons of 32-bit states compute in whole numbers what the real network computes."""
+    rng = np.random.default_rng(0)
+    graph = nir.NIRGraph.from_list(
+        nir.Linear(rng.normal(0, 0.6, (16, 9)).astype(np.float32)),
+        nir.IF(np.ones(16), np.ones(16)),
+        nir.Linear(rng.normal(0, 0.6, (5, 16)).astype(np.float32)),
+        nir.IF(np.ones(5), np.ones(5)),
+    )
+    x = samples(graph)
+    q = ptq4snn.quantize(
+        ptq4snn.from_nir(graph, reset="subtract"), x, "w4m4", coupling="none", first_membrane=16
+    )
+    q.save(tmp_path / "q.ptq")
+    export.nir(tmp_path / "q.ptq", tmp_path / "q.nir")
+    read = ptq4snn.from_nir(tmp_path / "q.nir", reset="subtract").double()
+    assert torch.equal(read(x.double()).float(), q(x))
+
+
+def test_what_nir_cannot_say_is_refused_with_its_place(tmp_path: Path) -> None:
+    from ptq4snn.data.cifar import normalize
+    from ptq4snn.data.sample import default_sample
+    from ptq4snn.models.zoo import load_default
+
+    q = ptq4snn.quantize(
+        load_default(), normalize(default_sample()[0][:32]), "nearest+uniform+w4m4", holdout=16
+    )
+    q.save(tmp_path / "q.ptq")
+    with pytest.raises(PTQ4SNNError, match="cannot be written as NIR"):
+        export.nir(tmp_path / "q.ptq", tmp_path / "q.nir")
+    assert not (tmp_path / "q.nir").exists()
+
+
+def test_a_file_without_a_bundle(tmp_path: Path) -> None:
+    nir.write(tmp_path / "plain.nir", recurrent(lambda n: nir.IF(np.ones(n), np.ones(n))))
+    with pytest.raises(BundleError, match="holds no bundle"):
+        export.bundle_of(tmp_path / "plain.nir", tmp_path / "out.ptq")
+    assert not (tmp_path / "out.ptq").exists()
