@@ -97,9 +97,7 @@ def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, Proje
     apart from whole octaves between projections (an analog input's steps are far finer than a spike's)."""
     if basis.recipe.weights is None:
         return {p.info.name: p for p in parts}
-    size = [float(torch.log2(p.lattice).median()) for p in parts]
-    octaves = [round(s - min(size)) for s in size]
-    base = torch.stack([p.lattice * 2.0**-j for p, j in zip(parts, octaves, strict=True)]).amax(0)
+    octaves, base = _common_steps(basis, parts)
     out = {}
     for p, j in zip(parts, octaves, strict=True):
         lattice = base * 2.0**j
@@ -108,6 +106,22 @@ def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, Proje
         peak = _peak(q.integers, p.reach, p.input)
         out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak, octaves=j)
     return out
+
+
+def _common_steps(basis: Basis, parts: list[ProjectionLattice]) -> tuple[list[int], Tensor]:
+    """Octaves of every projection over the finest, and the steps [C] of that. Shortcuts, whose weights are
+    one, take the steps of the others: as fine as their bits allow."""
+    ones = basis.folded.discovery.shortcuts
+    others = [p for p in parts if p.info.name not in ones] or parts
+    size = [float(torch.log2(p.lattice).median()) for p in others]
+    own = {p.info.name: round(s - min(size)) for p, s in zip(others, size, strict=True)}
+    base = torch.stack([p.lattice * 2.0 ** -own[p.info.name] for p in others]).amax(0)
+    for p in parts:
+        if p.info.name not in own and p.weight.bits is not None:
+            largest = float((p.lattice / (p.weight.scales * base)).max())  # of weights of one, in steps
+            own[p.info.name] = math.ceil(math.log2(largest / signed_range(p.weight.bits)[1]))
+    least = min(own.values())
+    return [own[p.info.name] - least for p in parts], base * 2.0**least
 
 
 def one_scale(basis: Basis, heads: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:

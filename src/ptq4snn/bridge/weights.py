@@ -14,6 +14,7 @@ from ptq4snn.recipe import Recipe
 
 __all__ = ["FLOOR", "input_scales", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
 
+SHORTCUT_BITS = 8  # a weight of one for each channel: no bytes to save
 FLOOR = 2.0**-12  # least weight scale, in theta: BatchNorm gains near 0 give dead channels
 
 
@@ -34,7 +35,7 @@ def per_channel(folded: Folded, name: str, value: Tensor, what: str) -> Tensor:
 
 
 def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | None:
-    """First and last projections have widths of their own; overrides win."""
+    """First and last projections and shortcuts have widths of their own; overrides win."""
     rule = recipe.override(info.name)
     if rule.weights is not None:
         return rule.weights
@@ -42,6 +43,8 @@ def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | N
         return None
     if info.reads == "data":
         return recipe.first_bits
+    if info.name in folded.discovery.shortcuts:
+        return SHORTCUT_BITS
     neurons = folded.discovery.neurons
     outward = info.feeds and all(neurons[n].last and not _is_hidden(folded, n) for n in info.feeds)
     return recipe.last_bits if info.role == "output" or outward else recipe.weights

@@ -7,7 +7,7 @@ bare    fed by spikes only
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -62,9 +62,10 @@ def _calls_of(w: Walk) -> dict[str, list[NeuronCall]]:
     return calls
 
 
-def find_ties(w: Walk) -> dict[str, tuple[str, ...]]:
+def find_ties(w: Walk, shortcuts: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
     """Of every projection that a recurrent neuron sums, all that it sums: W x[t] + W_rec s[t-1] is one
-    projection over both inputs, with one scale a channel, so that nothing but adds is needed."""
+    projection over both inputs, with one scale a channel, so that nothing but adds is needed. So is W x + s,
+    a sum with a shortcut of weights one."""
     calls = _calls_of(w)
     feeds: dict[str, set[str]] = {}  # neuron -> projections whose currents reach it, directly or not
     for name, cs in calls.items():
@@ -78,7 +79,7 @@ def find_ties(w: Walk) -> dict[str, tuple[str, ...]]:
     for name, cs in calls.items():
         summed = sorted(frozenset().union(*(_projections(c.fact) for c in cs if len(_sheets(c.fact)) > 1)))
         alone = all({n for n in feeds if p in feeds[n]} <= _with_membrane(calls, name) for p in summed)
-        if summed and alone and any(_depends(p, name, feeds, reads, calls) for p in summed):
+        if summed and alone and any(p in shortcuts or _depends(p, name, feeds, reads, calls) for p in summed):
             ties |= dict.fromkeys(summed, tuple(summed))
     return ties
 

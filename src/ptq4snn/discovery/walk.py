@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import border
 from ptq4snn.discovery.channel_layout import channel_ids, layout_of
+from ptq4snn.discovery.editing import ChannelAffine
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.facts import (
     TIME,
@@ -218,8 +219,7 @@ def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact
             why = f"comes behind '{fact.sheets[0].uneven}', which makes constants differ from place to place,"
         else:
             (s,) = fact.sheets
-            # a layer of whole sequences [T, B, C, ...] says so by its step mode
-            axis = 2 if getattr(module, "step_mode", "s") == "m" and rank > 2 else 1
+            axis = _norm_axis(module, rank)
             channels = _norm_channels(s.ids % TIME, axis)
             pixels, after_max = border(module), "max_pool" in s.ops
             if channels is not None and (not pixels or _flat(s.ids)):
@@ -232,6 +232,13 @@ def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact
     projections = fact.projections if isinstance(fact, Current) else frozenset()
     membranes = frozenset([fact.neuron]) if isinstance(fact, Membrane) else frozenset()
     return Opaque(f"the BatchNorm '{node.target}' {why} and cannot be folded", projections, membranes)
+
+
+def _norm_axis(module: nn.Module, rank: int) -> int:
+    """The channels' axis; a layer of whole sequences [T, B, C, ...] says so by its step mode."""
+    if isinstance(module, ChannelAffine):
+        return rank + module.axis
+    return 2 if getattr(module, "step_mode", "s") == "m" and rank > 2 else 1
 
 
 def _flat(ids: Tensor) -> bool:

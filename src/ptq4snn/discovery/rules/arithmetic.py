@@ -11,6 +11,7 @@ from ptq4snn.discovery import calls
 from ptq4snn.discovery.facts import Constant, Count, Current, Fact, Membrane
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.rules.support import Rule, Unfollowed, common_factor, operands, whole
+from ptq4snn.discovery.rules.wishing import wished
 
 __all__ = ["RULES"]
 
@@ -33,10 +34,12 @@ def scale(fact: Fact, c: float, op: str) -> Fact:
 
 
 def follow_add(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
+    shape = g.values[node.outputs[0]].shape
+    if (edited := wished(g, node, operands(node, facts), shape)) is not None:
+        return [edited]
     a, b = (_times(f, c, node.op) for f, c in zip(operands(node, facts), calls.addends(node), strict=True))
     if isinstance(a, Constant):
         a, b = b, a
-    shape = g.values[node.outputs[0]].shape
     if isinstance(b, Constant):
         return [_add_constant(a, b, shape)]
     if isinstance(a, Count) and isinstance(b, Count):
@@ -81,11 +84,13 @@ def _add_constant(a: Fact, b: Constant, shape: tuple[int, ...]) -> Fact:
 
 def follow_mul(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     a, b = operands(node, facts)
+    shape = g.values[node.outputs[0]].shape
+    if (edited := wished(g, node, [a, b], shape)) is not None:
+        return [edited]
     if node.op == "div" and (not isinstance(b, Constant) or node.given.get("rounding_mode") is not None):
         raise Unfollowed("divides by a tensor or with rounding")
     if isinstance(a, Constant):
         a, b = b, a
-    shape = g.values[node.outputs[0]].shape
     if isinstance(b, Constant):
         if b.value is None or b.value == 0:
             raise Unfollowed("multiplies by a tensor of constants")
