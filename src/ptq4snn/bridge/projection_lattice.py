@@ -166,21 +166,27 @@ def _chain_scale(info: ProjectionInfo, made: Mapping[str, ProjectionLattice]) ->
 
 
 def _target(basis: Basis, info: ProjectionInfo) -> tuple[Tensor | None, int]:
-    """Scale [C] and width that a stream's or chain's writer is brought to."""
+    """Scale [C] and width that a stream's or chain's writer is brought to; in front of a ReLU the sign is one
+    bit more, of which nothing is left behind it."""
     if info.stream is not None:
         return basis.streams[info.stream], 16
     if info.role != "chain":
         return None, 0
-    bits, top = basis.recipe.chain_bits, basis.seen.writers[info.name]
+    bits, top = _chain_width(basis.recipe.chain_bits, info.rectified), basis.seen.writers[info.name]
     largest = float(top.max()) or 1.0
     return torch.full_like(top, largest / signed_range(bits)[1]), bits
+
+
+def _chain_width(bits: int, rectified: bool) -> int:
+    return min(16, bits + rectified)
 
 
 def _reach(info: ProjectionInfo, chain_bits: int) -> tuple[float, float]:
     if info.reads == "data":
         return 0.0, 255.0
     if info.reads == "chain":
-        low, high = signed_range(chain_bits)
+        low, high = signed_range(_chain_width(chain_bits, info.reads_rectified))
+        low = 0 if info.reads_rectified else low
         return low * info.span / info.factor, high * info.span / info.factor
     return info.lo, info.hi
 

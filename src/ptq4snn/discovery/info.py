@@ -77,4 +77,6 @@ class ProjectionInfo:
     constant: float | None = None  # what 1 everywhere behind the chain's first projection is at its input
     summed: tuple[str, ...] = ()  # projections whose sum is an output of the model, this one among them
     tied: tuple[str, ...] = ()  # projections that a recurrent neuron sums, this one among them
+    rectified: bool = False  # all that read it see it behind a ReLU
+    reads_rectified: bool = False  # what it reads is not negative
     decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)

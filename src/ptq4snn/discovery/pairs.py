@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.chains import check_borders, even_constant
-from ptq4snn.discovery.facts import TIME, Count, Current, Data, Fact, Membrane, NormCall, Opaque, Sheet
+from ptq4snn.discovery.facts import RELU, TIME, Count, Current, Data, Fact, Membrane, NormCall, Opaque, Sheet
 from ptq4snn.discovery.info import Kind, NeuronInfo, Norm, ProjectionInfo, Role
 from ptq4snn.discovery.outputs import leaves, summed_with
 from ptq4snn.discovery.walk import NeuronCall, ProjectionCall, Walk
@@ -299,7 +299,8 @@ def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str,
         check_borders(w, name, norms, modules)
         info = _read_projection(cs, norms, w, neurons, streams, macs)
         constant = even_constant(w, cs, modules[name])
-        out[name] = replace(info, constant=constant, tied=ties.get(name, ()))
+        rectified = all(RELU in s.ops for s in sinks.get(name, ())) and bool(sinks.get(name))
+        out[name] = replace(info, constant=constant, tied=ties.get(name, ()), rectified=rectified)
     return out
 
 
@@ -388,5 +389,6 @@ def _read_projection(
         span=max((f.span for f in facts if isinstance(f, Current)), default=1.0),
         stream=streams.get(name),
         summed=summed,
+        reads_rectified=reads == "chain" and all(RELU in s.ops for f in facts for s in _sheets(f)),
         decode=decode,
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.discovery import calls
-from ptq4snn.discovery.facts import Constant, Count, Current, Fact, Membrane
+from ptq4snn.discovery.facts import RELU, Constant, Count, Current, Fact, Membrane
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.rules.support import Rule, Unfollowed, common_factor, operands, whole
 from ptq4snn.discovery.rules.wishing import wished
@@ -157,7 +157,10 @@ def follow_choice(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
 
 
 def follow_clip(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
-    """clamp, hardtanh and relu of spike counts, to bounds that are multiples of their quantum."""
+    """clamp, hardtanh and relu of spike counts, to bounds that are multiples of their quantum; of currents
+    what is negative becomes 0, on any scale."""
+    if isinstance(facts[0], Current) and calls.bounds(node) == (0.0, None) and facts[0].through is None:
+        return [_rectified(facts[0])]
     if not isinstance(facts[0], Count) or len(facts) > 1:
         raise Unfollowed("clips currents")
     count = facts[0]
@@ -170,6 +173,12 @@ def follow_clip(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
             raise Unfollowed("clips counts between two multiples of their quantum")
         lo, hi = (max(lo, steps), max(hi, steps)) if lower else (min(lo, steps), min(hi, steps))
     return [replace(count, lo=lo, hi=hi)]
+
+
+def _rectified(current: Current) -> Current:
+    """No constant goes through it: what is folded behind it is not the same in front of it."""
+    sheets = (replace(s, ops=(*s.ops, RELU), uneven=s.uneven or RELU) for s in current.sheets)
+    return replace(current, sheets=tuple(sheets))
 
 
 def _only_counts(facts: list[Fact]) -> list[Count]:
