@@ -34,6 +34,7 @@ class ProjectionLattice:
     mirrored: Tensor  # [C] |shift| that a mirrored BatchNorm adds behind it
     peak: Tensor  # [C] largest |accumulator|, before the shift
     shift: int = 0
+    input_steps: Tensor | None = None  # [inputs or 1] scales of its input that are in its weight
     octaves: int = 0  # of its lattice above that of the finest projection that it is tied to
 
     @property
@@ -65,9 +66,10 @@ def projection_lattice(
     info = folded.discovery.projections[name]
     bias = folded.bias(name).double().cpu()
     plan = basis.seen.inputs[name].plan() if info.reads == "data" else None
+    steps = _input_steps(basis, info, plan)
     quantum = _quantum(info, made)
     target, bits = _target(basis, info)
-    weight = _counted_weight(basis, name, plan)
+    weight = _counted_weight(basis, name, steps)
     q = round_nearest(
         weight,
         weight_bits(info, folded, recipe),
@@ -82,14 +84,21 @@ def projection_lattice(
     mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
     peak = _peak(q.integers, reach, plan)
     return ProjectionLattice(
-        info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak
+        info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak, input_steps=steps
     )  # fmt: skip
 
 
-def _counted_weight(basis: Basis, name: str, plan: InputPlan | None) -> Tensor:
-    """The folded weight as it is rounded: of the first projection in steps of its input."""
+def _input_steps(basis: Basis, info: ProjectionInfo, plan: InputPlan | None) -> Tensor | None:
+    """What one step of each input channel is worth, where these differ: of data, and of a stream."""
+    if info.source_stream is not None:
+        return basis.streams[info.source_stream][list(info.source_channels)]
+    return None if plan is None else torch.tensor(plan.scales, dtype=torch.float64)
+
+
+def _counted_weight(basis: Basis, name: str, steps: Tensor | None) -> Tensor:
+    """The folded weight as it is rounded: of one that reads data or a stream in steps of its input."""
     weight = basis.folded.weight(name).double().cpu()
-    return weight if plan is None else weight * input_scales(weight, plan)
+    return weight if steps is None else weight * input_scales(weight, steps)
 
 
 def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:
@@ -101,7 +110,7 @@ def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, Proje
     out = {}
     for p, j in zip(parts, octaves, strict=True):
         lattice = base * 2.0**j
-        weight = _counted_weight(basis, p.info.name, p.input)
+        weight = _counted_weight(basis, p.info.name, p.input_steps)
         q = round_nearest(weight, p.weight.bits, scales=lattice * p.weight.scales / p.lattice)
         peak = _peak(q.integers, p.reach, p.input)
         out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak, octaves=j)
@@ -184,6 +193,9 @@ def _chain_width(bits: int, rectified: bool) -> int:
 def _reach(info: ProjectionInfo, chain_bits: int) -> tuple[float, float]:
     if info.reads == "data":
         return 0.0, 255.0
+    if info.reads == "stream":
+        low, high = signed_range(16)
+        return low * info.span / info.factor, high * info.span / info.factor
     if info.reads == "chain":
         low, high = signed_range(_chain_width(chain_bits, info.reads_rectified))
         low = 0 if info.reads_rectified else low

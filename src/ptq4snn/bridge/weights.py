@@ -8,7 +8,6 @@ from torch import Tensor
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.pairs import ProjectionInfo
 from ptq4snn.errors import UnsupportedNeuron
-from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.recipe import Recipe
 
@@ -65,10 +64,11 @@ def weight_floor(
     without weights in range.
     """
     if target is not None:
-        return target * (2.0**-8 / per_weight)
+        finest = 2.0**-15 if info.reads == "stream" else 2.0**-8
+        return target * (finest / per_weight)
     if info.role != "pair":
         return 0.0
-    largest = 1.0 if info.reads == "count" else 2.0**8
+    largest = {"count": 1.0, "stream": 2.0**15}.get(info.reads, 2.0**8)
     floor = torch.zeros(folded.weight(info.name).shape[0], dtype=torch.float64)
     for n in info.feeds:
         neuron = folded.discovery.neurons[n]
@@ -80,9 +80,8 @@ def weight_floor(
     return floor
 
 
-def input_scales(weight: Tensor, plan: InputPlan) -> Tensor:
-    """The input's scales, shaped to multiply weight [C, inputs / groups, ...]."""
-    s = torch.tensor(plan.scales, dtype=torch.float64)
+def input_scales(weight: Tensor, s: Tensor) -> Tensor:
+    """The input's scales [inputs], or one for all, shaped to multiply weight [C, inputs / groups, ...]."""
     if len(s) == 1:
         return s
     inputs = weight.shape[1]  # a grouped convolution sees a part of the channels in every group

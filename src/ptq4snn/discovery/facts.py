@@ -14,7 +14,19 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-__all__ = ["RELU", "TIME", "Constant", "Count", "Current", "Data", "Fact", "Membrane", "NormCall", "Opaque", "Sheet"]
+__all__ = [
+    "RELU",
+    "TIME",
+    "Constant",
+    "Count",
+    "Current",
+    "Data",
+    "Fact",
+    "Membrane",
+    "NormCall",
+    "Opaque",
+    "Sheet",
+]
 
 
 # `ids` tensors number every element by its channel and its time step: channel + TIME * t

@@ -56,6 +56,7 @@ class ProjectionCall:
     fact: Fact  # channel numbers of the first sample only
     in_shape: tuple[int, ...]
     out_shape: tuple[int, ...]
+    in_axis: int = -1  # of its input channels, counted from the end
 
 
 @dataclass(frozen=True)
@@ -182,15 +183,19 @@ def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fa
     value = _input(node)
     fact = _at_rest(w.facts[value])
     _refuse(node.target, f"the projection '{node.target}'", fact)
-    if isinstance(fact, Current) and len(fact.sheets) > 1:
+    if isinstance(fact, Current) and fact.through is not None:
         raise UnsupportedOperation(
-            f"the projection '{node.target}' reads a sum of currents; put a neuron in front of it, or keep "
-            f"what it reads in float: {advice(fact.projections)}"
+            f"the projection '{node.target}' reads the synaptic current '{fact.through}'; put a neuron in "
+            f"front of it, or keep it in float: {advice([node.target])}"
         )
+    if isinstance(fact, Current):
+        _check_aligned(w, fact)
     shape = graph.values[node.outputs[0]].shape
     axis = channel_axis(module) % len(shape)
     w.projections.append(
-        ProjectionCall(node.target, _slim(fact, 1 if axis else 0), graph.values[value].shape, shape)
+        ProjectionCall(
+            node.target, _slim(fact, 1 if axis else 0), graph.values[value].shape, shape, channel_axis(module)
+        )
     )
     numbers = torch.arange(shape[axis], dtype=torch.float64) + w.base[node.target]
     ids = numbers.reshape([-1 if d == axis else 1 for d in range(len(shape))]).expand(shape)
