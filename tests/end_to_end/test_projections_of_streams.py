@@ -16,7 +16,7 @@ STEPS = 4
 
 
 class Block(nn.Module):
-    """MS-ResNet's: neurons in front of the convolutions, a projection of the stream where its size changes."""
+    """MS-ResNet's: neurons in front of convolutions, a projection of the stream where its size changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -108,6 +108,6 @@ def test_the_scales_of_the_stream_are_in_the_weight() -> None:
     assert writer.rescale is not None
     u = torch.tensor(writer.rescale.scales)
     weight = q.integers["blocks.0.down"].weight.flatten(1) * torch.tensor(reader.scales)[:, None] / u
-    gain = net.blocks[0].bn3.weight / (net.blocks[0].bn3.running_var + 1e-5).sqrt()  # type: ignore[index,union-attr,operator]
-    wanted = (net.blocks[0].down.weight.flatten(1) * gain[:, None]).double()  # type: ignore[index,union-attr,operator]
+    gain = net.blocks[0].bn3.weight / (net.blocks[0].bn3.running_var + 1e-5).sqrt()  # type: ignore[index,union-attr]
+    wanted = (net.blocks[0].down.weight.flatten(1) * gain[:, None]).double()  # type: ignore[index,union-attr]
     assert float((weight - wanted).abs().max()) < 0.01 * float(wanted.abs().max())
