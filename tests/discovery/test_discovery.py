@@ -722,10 +722,9 @@ def test_layer_norm_in_the_way() -> None:
         (lambda x: x.amax(1, keepdim=True), "amax takes a maximum over several channels"),
         (lambda x: x.mean(1, keepdim=True), "mean mixes channels"),
         (
-            lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
-            "avg_pool2d averages windows of different",
+            lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=7),
+            "avg_pool2d divides by a number of its own",
         ),
-        (lambda x: F.adaptive_avg_pool2d(x, 3), "adaptive_avg_pool2d pools 8 elements into 3"),
         (
             lambda x: F.interpolate(x, size=(11, 11), mode="bilinear"),
             "upsample_bilinear2d resizes bilinearly by another ratio",
