@@ -22,18 +22,18 @@ FAMILIES = {
 }
 HEAD = """# Other people's networks
 
-Networks of SpikingJelly's zoo, what its `ann2snn` makes of an ANN (T = 32), and those of snnTorch's tutorials,
-their code unmodified, in small sizes and without training (spiking_vgg with one linear layer for its
-classifier). *runs*: quantized to W4/M4, saved, loaded, and the packed runtime gives every bit of the simulation
-on all kernels; else the sentence that refuses it. `python scripts/make_zoo_table.py` writes this page, tests
-compare it.
+Networks of SpikingJelly's zoo, what its `ann2snn` makes of an ANN (T = 32), and those of snnTorch's
+tutorials, their code unmodified, in small sizes and without training (spiking_vgg with one linear layer
+for its classifier). *runs*: quantized to W4/M4, saved, loaded, and the packed runtime gives every bit of the
+simulation on all kernels; else the sentence that refuses it. `python scripts/make_zoo_table.py` writes this
+page, tests compare it.
 
 | framework | network | outcome |
 |---|---|---|
 """
 
 
-def rows(family: str) -> list[str]:
+def print_rows(family: str) -> None:
     """The rows of one family, in this process."""
     sys.path.insert(0, str(ROOT / "tests"))
     import torch
@@ -44,12 +44,13 @@ def rows(family: str) -> list[str]:
     kind = FAMILIES[family][0]
     cases = zoo_cases.spikingjelly_cases() if kind == "spikingjelly" else zoo_cases.snntorch_cases()
     with tempfile.TemporaryDirectory() as folder:
-        return [f"| {family} | {c.name} | {zoo_cases.outcome(c, Path(folder))} |" for c in cases]
+        for c in cases:
+            print(f"| {family} | {c.name} | {zoo_cases.outcome(c, Path(folder))} |", flush=True)
 
 
 def main() -> None:
     if len(sys.argv) > 1:
-        print("\n".join(rows(sys.argv[1])))
+        print_rows(sys.argv[1])
         return
     page = HEAD
     for family, (_, variable) in FAMILIES.items():

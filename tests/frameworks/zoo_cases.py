@@ -178,7 +178,7 @@ def spikingjelly_cases() -> list[Case]:
     for net, size in ((nets.MNISTNet, (1, 28, 28)), (nets.CIFAR10Net, (3, 32, 32))):
         made = multi(lambda net=net: net(channels=8, **plif))
         cases.append(
-            Case(f"parametric_lif_net.{net.__name__}", made, _images(STEPS, 4, *size), time_first, 3.0)
+            Case(f"parametric_lif_net.{net.__name__}", made, _images(STEPS, 4, *size), time_first, 8.0)
         )
     return [*cases, *_newer_cases(), *_converted_cases()]
 
@@ -209,7 +209,7 @@ def _newer_cases() -> list[Case]:
                 img_size_h=32, img_size_w=32, patch_size=4, embed_dims=32, num_heads=4, depths=1, **small
             ),
             _images(4, 3, 32, 32),
-            gain=2.0,
+            gain=8.0,
         ),
         Case(
             "qkformer.QKFormer",

@@ -27,7 +27,8 @@ from ptq4snn.discovery.pairs import (
 )
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.resetting import reset_neurons
-from ptq4snn.discovery.walk import TRANSPOSED, Walk, is_projection, walk
+from ptq4snn.discovery.transposing import TRANSPOSED
+from ptq4snn.discovery.walk import Walk, is_projection, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 from ptq4snn.frameworks.compound import Before
@@ -247,8 +248,8 @@ def _refuse_transposed(model: nn.Module, excluded: Collection[str]) -> None:
     for name, m in model.named_modules():
         if isinstance(m, TRANSPOSED) and not is_inside(name, excluded):
             raise UnsupportedOperation(
-                f"'{name}' is a {type(m).__name__}; use upsampling and a convolution, or keep it in float: "
-                f"{advice([name])}"
+                f"'{name}' is a {type(m).__name__} with a forward or hooks of its own; use nn's as it is, or "
+                f"keep it in float: {advice([name])}"
             )
 
 

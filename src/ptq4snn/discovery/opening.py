@@ -23,6 +23,7 @@ from ptq4snn.discovery.editing import CALLS, UNSET, alike, edited_modules, sprea
 from ptq4snn.discovery.exclusion import advice, is_inside
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.surgery import copy_model, replace_modules, unwrapped
+from ptq4snn.discovery.transposing import Untransposed, is_plain_transposed
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import compound_of
@@ -54,6 +55,12 @@ def readable(model: nn.Module, excluded: Collection[str] = ()) -> nn.Module:
     inside = (*excluded, *compounds)  # the weights of a compound are its own business
     replace_modules(copy, {name: Opened(m, name) for name, m in odd.items() if not is_inside(name, inside)})
     replace_modules(copy, compounds)
+    turned = {
+        name: Untransposed(m)
+        for name, m in copy.named_modules()
+        if name and is_plain_transposed(m) and not is_inside(name, inside)
+    }
+    replace_modules(copy, turned)
     return copy
 
 

@@ -32,11 +32,10 @@ from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.network.state_layout import Layout
 
-__all__ = ["TRANSPOSED", "NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
+__all__ = ["NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
 
 PROJECTIONS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 def is_projection(module: nn.Module) -> bool:
