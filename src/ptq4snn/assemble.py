@@ -134,6 +134,7 @@ class Assembly:
             mirrors={n: self._mirror(m) for n, m in self.folded.mirrors.items()},
             step_outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.step_outputs),
             excluded=d.excluded,
+            edits=d.edits,
         )
 
     def _reached(self, n: NeuronLattice, made: Mapping[str, NeuronPlan]) -> NeuronLattice:

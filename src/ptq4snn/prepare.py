@@ -158,6 +158,8 @@ def prepare(
     refuse_unbatched(model, few, batch_axis)
     bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
     discovery = discover(model, few, batch_axis, excluded)
+    if discovery.edits:  # what an edited call computes with must not hang on the sample
+        bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
     check_batch_axis(model, discovery, few, batch_axis)
     refuse_single_step(model, discovery)
     verify(original, discovery, few)

@@ -65,9 +65,9 @@ REFUSED: dict[str, tuple[Callable[[], Net], set[str]]] = {
         ),
         {"b", "n2"},
     ),
-    "a ReLU stem": (
+    "a stem of tanh": (
         lambda: Net(
-            lambda m, x: m.c(m.n2(m.d(m.n1(m.b(torch.relu(m.a(x))))))),
+            lambda m, x: m.c(m.n2(m.d(m.n1(m.b(torch.tanh(m.a(x))))))),
             a=linear(8), b=linear(), n1=LIF(), d=linear(), n2=LIF(), c=linear(16, 3),
         ),
         {"a"},
@@ -86,10 +86,10 @@ REFUSED: dict[str, tuple[Callable[[], Net], set[str]]] = {
         ),
         {"e"},
     ),
-    "a constant added to a current": (
+    "a constant of every step added to a current": (
         lambda: Net(
-            lambda m, x: m.c(m.n2(m.b(m.n1(m.a(x) + m.p.weight[0])))),
-            a=linear(8), p=nn.Embedding(1, 16), n1=LIF(), b=linear(), n2=LIF(), c=linear(16, 3),
+            lambda m, x: m.c(m.n2(m.b(m.n1(m.a(x) + m.p.weight.unsqueeze(1))))),
+            a=linear(8), p=nn.Embedding(4, 16), n1=LIF(), b=linear(), n2=LIF(), c=linear(16, 3),
         ),
         {"a", "n1"},
     ),
@@ -100,9 +100,9 @@ REFUSED: dict[str, tuple[Callable[[], Net], set[str]]] = {
         ),
         {"t", "n2"},
     ),
-    "a projection of a sum of currents": (
+    "a projection of the larger of two currents": (
         lambda: Net(
-            lambda m, x: m.c(m.n2(m.d(m.a(x) + m.b(m.n1(m.a(x)))))),
+            lambda m, x: m.c(m.n2(m.d(torch.maximum(m.a(x), m.b(m.n1(m.a(x))))))),
             a=linear(8), n1=LIF(), b=linear(), d=linear(), n2=LIF(), c=linear(16, 3),
         ),
         {"a", "b", "n1"},
@@ -199,12 +199,12 @@ def test_an_unsupported_neuron_may_stay_float() -> None:
 
 
 def test_nothing_left() -> None:
-    net = REFUSED["a ReLU stem"][0]()
+    net = REFUSED["a stem of tanh"][0]()
     with pytest.raises(UnsupportedModel, match="all of them are excluded"):
         ptq4snn.quantize(net, X, overrides={"*": {"exclude": True}})
 
 
 def test_a_pattern_that_fits_no_module() -> None:
-    net = REFUSED["a ReLU stem"][0]()
+    net = REFUSED["a stem of tanh"][0]()
     with pytest.raises(RecipeError, match=r"'stem'.* fits no"):
         ptq4snn.quantize(net, X, overrides={"a": {"exclude": True}, "stem": {"exclude": True}})

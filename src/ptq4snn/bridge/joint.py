@@ -27,7 +27,12 @@ def joint_scales(assembly: Assembly) -> dict[str, Tensor]:
     out = {}
     neurons = assembly.lattice.neurons
     for name, p in assembly.lattice.projections.items():
-        if p.info.role != "pair" or len(p.info.feeds) != 1 or p.weight.bits is None or p.input is not None:
+        if (
+            p.info.role != "pair"
+            or len(p.info.feeds) != 1
+            or p.weight.bits is None
+            or p.input_steps is not None
+        ):
             continue
         neuron = neurons[p.info.feeds[0]]
         whole = torch.equal(neuron.info.source_channel, torch.arange(len(p.lattice)))

@@ -34,6 +34,7 @@ class ProjectionLattice:
     mirrored: Tensor  # [C] |shift| that a mirrored BatchNorm adds behind it
     peak: Tensor  # [C] largest |accumulator|, before the shift
     shift: int = 0
+    input_steps: Tensor | None = None  # [inputs or 1] scales of its input that are in its weight
     octaves: int = 0  # of its lattice above that of the finest projection that it is tied to
 
     @property
@@ -65,9 +66,10 @@ def projection_lattice(
     info = folded.discovery.projections[name]
     bias = folded.bias(name).double().cpu()
     plan = basis.seen.inputs[name].plan() if info.reads == "data" else None
+    steps = _input_steps(basis, info, plan)
     quantum = _quantum(info, made)
     target, bits = _target(basis, info)
-    weight = _counted_weight(basis, name, plan)
+    weight = _counted_weight(basis, name, steps)
     q = round_nearest(
         weight,
         weight_bits(info, folded, recipe),
@@ -82,41 +84,61 @@ def projection_lattice(
     mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
     peak = _peak(q.integers, reach, plan)
     return ProjectionLattice(
-        info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak
+        info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak, input_steps=steps
     )  # fmt: skip
 
 
-def _counted_weight(basis: Basis, name: str, plan: InputPlan | None) -> Tensor:
-    """The folded weight as it is rounded: of the first projection in steps of its input."""
+def _input_steps(basis: Basis, info: ProjectionInfo, plan: InputPlan | None) -> Tensor | None:
+    """What one step of each input channel is worth, where these differ: of data, and of a stream."""
+    if info.source_stream is not None:
+        return basis.streams[info.source_stream][list(info.source_channels)]
+    return None if plan is None else torch.tensor(plan.scales, dtype=torch.float64)
+
+
+def _counted_weight(basis: Basis, name: str, steps: Tensor | None) -> Tensor:
+    """The folded weight as it is rounded: of one that reads data or a stream in steps of its input."""
     weight = basis.folded.weight(name).double().cpu()
-    return weight if plan is None else weight * input_scales(weight, plan)
+    return weight if steps is None else weight * input_scales(weight, steps)
 
 
 def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:
-    """Projections that a recurrent neuron sums count the same steps in every channel, apart from whole
-    octaves between projections (an analog input's steps are far finer than a spike's).
-
-    Those of the fewest bits say which, the coarsest of theirs; the others have bits to spare and take the
-    finest octave in which no channel is clipped."""
-    fewest = min(p.weight.bits or 0 for p in parts)  # 0: float weights
-    narrow = [p for p in parts if (p.weight.bits or 0) == fewest]
-    size = {p.info.name: float(torch.log2(p.lattice).median()) for p in narrow}
-    octaves = {name: round(s - min(size.values())) for name, s in size.items()}
-    base = torch.stack([p.lattice * 2.0 ** -octaves[p.info.name] for p in narrow]).amax(0)
-    for p in parts:
-        if p.info.name not in octaves:
-            octaves[p.info.name] = math.ceil(float(torch.log2(p.lattice / base).max()) - 1e-9)
-    least = min(octaves.values())
-    base = base * 2.0**least
+    """Projections that one neuron sums count the same steps in every channel, apart from whole octaves
+    between projections (an analog input's steps are far finer than a spike's)."""
+    octaves, base = _common_steps(basis, parts)
     out = {}
     for p in parts:
-        j = octaves[p.info.name] - least
+        j = octaves[p.info.name]
         lattice = base * 2.0**j
-        weight = _counted_weight(basis, p.info.name, p.input)
+        weight = _counted_weight(basis, p.info.name, p.input_steps)
         q = round_nearest(weight, p.weight.bits, scales=lattice * p.weight.scales / p.lattice)
         peak = _peak(q.integers, p.reach, p.input)
         out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak, octaves=j)
     return out
+
+
+def _common_steps(basis: Basis, parts: list[ProjectionLattice]) -> tuple[dict[str, int], Tensor]:
+    """Octaves of every projection over the finest, and the steps [C] of that.
+
+    Those of the fewest bits say which, the coarsest of theirs; the others have bits to spare and take the
+    finest octave in which no channel is clipped. Shortcuts, whose weights are one, take the steps of the
+    others, as fine as their bits allow."""
+    ones = basis.folded.discovery.shortcuts
+    others = [p for p in parts if p.info.name not in ones] or parts
+    fewest = min(p.weight.bits or 0 for p in others)  # 0: float weights
+    narrow = [p for p in others if (p.weight.bits or 0) == fewest]
+    size = {p.info.name: float(torch.log2(p.lattice).median()) for p in narrow}
+    octaves = {name: round(s - min(size.values())) for name, s in size.items()}
+    base = torch.stack([p.lattice * 2.0 ** -octaves[p.info.name] for p in narrow]).amax(0)
+    for p in [p for p in parts if p.info.name not in octaves]:
+        if p.info.name not in ones:
+            octaves[p.info.name] = math.ceil(float(torch.log2(p.lattice / base).max()) - 1e-9)
+        elif p.weight.bits is not None:
+            largest = float((p.lattice / (p.weight.scales * base)).max())  # of weights of one, in steps
+            octaves[p.info.name] = math.ceil(math.log2(largest / signed_range(p.weight.bits)[1]))
+        else:
+            octaves[p.info.name] = 0
+    least = min(octaves.values())
+    return {name: octave - least for name, octave in octaves.items()}, base * 2.0**least
 
 
 def one_scale(basis: Basis, heads: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:
@@ -161,21 +183,30 @@ def _chain_scale(info: ProjectionInfo, made: Mapping[str, ProjectionLattice]) ->
 
 
 def _target(basis: Basis, info: ProjectionInfo) -> tuple[Tensor | None, int]:
-    """Scale [C] and width that a stream's or chain's writer is brought to."""
+    """Scale [C] and width that a stream's or chain's writer is brought to; in front of a ReLU the sign is one
+    bit more, of which nothing is left behind it."""
     if info.stream is not None:
         return basis.streams[info.stream], 16
     if info.role != "chain":
         return None, 0
-    bits, top = basis.recipe.chain_bits, basis.seen.writers[info.name]
+    bits, top = _chain_width(basis.recipe.chain_bits, info.rectified), basis.seen.writers[info.name]
     largest = float(top.max()) or 1.0
     return torch.full_like(top, largest / signed_range(bits)[1]), bits
+
+
+def _chain_width(bits: int, rectified: bool) -> int:
+    return min(16, bits + rectified)
 
 
 def _reach(info: ProjectionInfo, chain_bits: int) -> tuple[float, float]:
     if info.reads == "data":
         return 0.0, 255.0
+    if info.reads == "stream":
+        low, high = signed_range(16)
+        return low * info.span / info.factor, high * info.span / info.factor
     if info.reads == "chain":
-        low, high = signed_range(chain_bits)
+        low, high = signed_range(_chain_width(chain_bits, info.reads_rectified))
+        low = 0 if info.reads_rectified else low
         return low * info.span / info.factor, high * info.span / info.factor
     return info.lo, info.hi
 

@@ -8,12 +8,12 @@ from torch import Tensor
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.pairs import ProjectionInfo
 from ptq4snn.errors import UnsupportedNeuron
-from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.recipe import Recipe
 
 __all__ = ["FLOOR", "input_scales", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
 
+SHORTCUT_BITS = 8  # a weight of one for each channel: no bytes to save
 FLOOR = 2.0**-12  # least weight scale, in theta: BatchNorm gains near 0 give dead channels
 
 
@@ -34,7 +34,7 @@ def per_channel(folded: Folded, name: str, value: Tensor, what: str) -> Tensor:
 
 
 def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | None:
-    """First and last projections have widths of their own; overrides win."""
+    """First and last projections and shortcuts have widths of their own; overrides win."""
     rule = recipe.override(info.name)
     if rule.weights is not None:
         return rule.weights
@@ -42,6 +42,8 @@ def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | N
         return None
     if info.reads == "data":
         return recipe.first_bits
+    if info.name in folded.discovery.shortcuts:
+        return SHORTCUT_BITS
     neurons = folded.discovery.neurons
     outward = info.feeds and all(neurons[n].last and not _is_hidden(folded, n) for n in info.feeds)
     return recipe.last_bits if info.role == "output" or outward else recipe.weights
@@ -65,10 +67,11 @@ def weight_floor(
     without weights in range.
     """
     if target is not None:
-        return target * (2.0**-8 / per_weight)
+        finest = 2.0**-15 if info.reads == "stream" else 2.0**-8
+        return target * (finest / per_weight)
     if info.role != "pair":
         return 0.0
-    largest = 1.0 if info.reads == "count" else 2.0**8
+    largest = {"count": 1.0, "stream": 2.0**15}.get(info.reads, 2.0**8)
     floor = torch.zeros(folded.weight(info.name).shape[0], dtype=torch.float64)
     for n in info.feeds:
         neuron = folded.discovery.neurons[n]
@@ -80,9 +83,8 @@ def weight_floor(
     return floor
 
 
-def input_scales(weight: Tensor, plan: InputPlan) -> Tensor:
-    """The input's scales, shaped to multiply weight [C, inputs / groups, ...]."""
-    s = torch.tensor(plan.scales, dtype=torch.float64)
+def input_scales(weight: Tensor, s: Tensor) -> Tensor:
+    """The input's scales [inputs], or one for all, shaped to multiply weight [C, inputs / groups, ...]."""
     if len(s) == 1:
         return s
     inputs = weight.shape[1]  # a grouped convolution sees a part of the channels in every group

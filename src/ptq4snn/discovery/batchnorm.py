@@ -14,6 +14,8 @@ from typing import Any
 
 from torch import nn
 
+from ptq4snn.discovery.editing import ChannelAffine
+
 __all__ = ["batch_norm", "border", "is_norm", "left_of_norm"]
 
 
@@ -25,7 +27,8 @@ def border(module: nn.Module) -> int:
 
 
 def is_norm(module: nn.Module) -> bool:
-    return isinstance(module, nn.modules.batchnorm._BatchNorm) or border(module) > 0
+    known = isinstance(module, (nn.modules.batchnorm._BatchNorm, ChannelAffine))
+    return known or border(module) > 0
 
 
 def batch_norm(module: nn.Module) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import lcm
 from typing import Any
 
 from ptq4snn.discovery.graph import Node, Ref
 
 __all__ = [
-    "Bilinear", "Reduction", "Window", "addends", "bilinear", "bounds", "by_name", "operands", "output_sizes",
-    "padding", "reduction", "window",
+    "Bilinear", "Means", "Reduction", "Window", "adaptive_means", "addends", "bilinear", "bounds", "by_name",
+    "operands", "output_sizes", "padding", "reduction", "window", "window_means",
 ]  # fmt: skip
 
 Operand = Ref | float
@@ -76,23 +77,67 @@ class Window:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     alike: bool  # every mean divides by the same number
+    fixed: bool  # by a number that the call gives
+    whole: bool  # means divide by the number of elements inside the image
+    ceil: bool  # the last windows may reach over the end
 
     @property
     def rank(self) -> int:
         return len(self.kernel)
 
 
-def window(node: Node) -> Window:
+def window(node: Node, shape: Sequence[int]) -> Window:
+    """Of a pool over the last axes of a tensor of `shape`."""
     rank, given = pooled_axes(node), node.given
     kernel = spread(given["kernel_size"], rank)
     pads = spread(given["padding"], rank)
+    stride = spread(given["stride"], rank) if given["stride"] else kernel
+    axes = zip(shape[-rank:], kernel, stride, pads, strict=True)
+    cut = any((n + 2 * p - k) % s for n, k, s, p in axes)  # ceil_mode adds a window that is not whole
     alike = not (
-        given.get("ceil_mode")
+        (given.get("ceil_mode") and cut)
         or given.get("divisor_override") is not None
         or (any(pads) and not given.get("count_include_pad", True))
     )
-    stride = spread(given["stride"], rank) if given["stride"] else kernel
-    return Window(kernel, stride, pads, spread(given.get("dilation", 1), rank), alike)
+    fixed = given.get("divisor_override") is not None
+    whole = not given.get("count_include_pad", True) or not any(pads)
+    dilation = spread(given.get("dilation", 1), rank)
+    return Window(kernel, stride, pads, dilation, alike, fixed, whole, bool(given.get("ceil_mode")))
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means of windows of different sizes along one axis, each tap counted `weights` times of `down`."""
+
+    at: tuple[tuple[int, ...], ...]  # [out][taps]; -1 counts nothing
+    weights: tuple[tuple[int, ...], ...]
+    down: int
+
+
+def adaptive_means(n: int, out: int) -> Means:
+    """Of an adaptive pool of n elements: from floor(i n / out) to ceil((i + 1) n / out)."""
+    spans = [(i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
+    return _means(n, [(a, b, b - a) for a, b in spans])
+
+
+def window_means(w: Window, axis: int, n: int, out: int) -> Means:
+    """Of a pool whose windows are cut at the border, along one of its axes."""
+    spans = []
+    for i in range(out):
+        start = i * w.stride[axis] - w.padding[axis]
+        end = min(start + w.kernel[axis], n + w.padding[axis])
+        inside = max(start, 0), min(end, n)
+        spans.append((*inside, inside[1] - inside[0] if w.whole else end - start))
+    return _means(n, spans)
+
+
+def _means(n: int, spans: list[tuple[int, int, int]]) -> Means:
+    """From (first, behind the last, divisor) of every window."""
+    down = lcm(*(size for _, _, size in spans))
+    taps = max(end - start for start, end, _ in spans)
+    at = tuple(tuple(i if i < b else -1 for i in range(a, a + taps)) for a, b, _ in spans)
+    weights = tuple(tuple(down // d if i < b else 0 for i in range(a, a + taps)) for a, b, d in spans)
+    return Means(at, weights, down)
 
 
 def output_sizes(node: Node) -> tuple[int, ...]:

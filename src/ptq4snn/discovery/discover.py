@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import is_norm
+from ptq4snn.discovery.editing import edit_model
 from ptq4snn.discovery.exclusion import advice, is_inside
 from ptq4snn.discovery.facts import Constant, Current, Fact
 from ptq4snn.discovery.graph import Graph, NodeKind
+from ptq4snn.discovery.needed_edits import needed_edits
+from ptq4snn.discovery.opening import bake
 from ptq4snn.discovery.outputs import output_axis
 from ptq4snn.discovery.pairs import (
     NeuronInfo,
@@ -23,11 +26,15 @@ from ptq4snn.discovery.pairs import (
     read_projections,
 )
 from ptq4snn.discovery.record import record
-from ptq4snn.discovery.walk import TRANSPOSED, Walk, is_projection, walk
+from ptq4snn.discovery.resetting import reset_neurons
+from ptq4snn.discovery.transposing import TRANSPOSED
+from ptq4snn.discovery.walk import Walk, is_projection, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 from ptq4snn.frameworks.compound import Before
+from ptq4snn.network.edit import Edit
 
+MOST_EDITS = 4096
 FOREIGN = ("rockpool", "lava", "bindsnet", "spyx", "nengo_dl", "nirtorch", "braincog")
 
 __all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons"]
@@ -53,6 +60,12 @@ class Discovery:
     single_step: bool  # every neuron was called once, on one time step, and keeps its state for the next
     unused_neurons: tuple[str, ...]
     unused_projections: tuple[str, ...]
+    edits: tuple[Edit, ...] = ()  # of calls in the model's code
+
+    @property
+    def shortcuts(self) -> frozenset[str]:
+        """Projections with weights of one, through which spikes are added to a current."""
+        return frozenset(e.path for e in self.edits if e.kind == "shortcut")
 
     @property
     def norms(self) -> tuple[str, ...]:
@@ -141,17 +154,6 @@ def _foreign(model: nn.Module) -> str:
     return ""
 
 
-def reset_neurons(model: nn.Module) -> None:
-    """Forget the state of every neuron, whatever framework it is of."""
-    from ptq4snn.frameworks import Compound, Shell
-
-    for module in model.modules():
-        if isinstance(module, (Shell, Compound)):
-            module.reset()
-        elif (adapter := adapter_of(module)) is not None:
-            adapter.reset(module)
-
-
 def _classify(name: str, module: nn.Module, excluded: Collection[str]) -> NodeKind | None:
     if name in excluded:
         return "float"
@@ -167,13 +169,29 @@ def _classify(name: str, module: nn.Module, excluded: Collection[str]) -> NodeKi
 def discover(
     model: nn.Module, sample: Tensor, batch_axis: int = 0, excluded: Collection[str] = ()
 ) -> Discovery:
-    """Follow `sample` (a batch) through `model` once. The model is put into eval mode."""
-    specs = neuron_specs(model, excluded)
+    """Follow `sample` (a batch) through `model` once. The model is put into eval mode. Where integers cannot
+    follow it, calls in its code are edited (network/edit.py), in place, and it is followed again."""
+    edits: tuple[Edit, ...] = ()
+    while True:
+        graph = _recorded(model, sample, excluded)
+        try:
+            return replace(_read(model, graph, sample.shape[batch_axis], excluded, edits), edits=edits)
+        except UnsupportedOperation:
+            more = needed_edits(graph, model) if len(edits) < MOST_EDITS else ()
+            if not more:
+                raise
+            edit_model(model, more)
+            edits += more
+            bake(model, [sample])
+
+
+def _recorded(model: nn.Module, sample: Tensor, excluded: Collection[str]) -> Graph:
+    neuron_specs(model, excluded)
     _refuse_transposed(model, excluded)
     model.eval()
     reset_neurons(model)
     try:
-        graph, _ = record(model, sample, lambda name, m: _classify(name, m, excluded))
+        return record(model, sample, lambda name, m: _classify(name, m, excluded))[0]
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as why:
         raise DataError(
             f"the model cannot run on a sample of shape {list(sample.shape)} and type {sample.dtype}: "
@@ -181,6 +199,13 @@ def discover(
         ) from why
     finally:
         reset_neurons(model)
+
+
+def _read(
+    model: nn.Module, graph: Graph, batch: int, excluded: Collection[str], edits: tuple[Edit, ...]
+) -> Discovery:
+    """What one recorded pass says."""
+    specs = neuron_specs(model, excluded)
     modules = dict(model.named_modules())
     w = walk(graph, model)
     if w.outputs and isinstance(w.outputs[0], Constant):
@@ -189,9 +214,9 @@ def discover(
             "returned by the neuron (as snnTorch does), not read from an attribute: return spikes or a "
             "projection instead"
         )
-    ties = find_ties(w)
+    ties = find_ties(w, {e.path for e in edits if e.kind == "shortcut"})
     streams = find_streams(w, ties)
-    neurons = _own_steps(w, read_neurons(w, specs, streams), sample.shape[batch_axis])
+    neurons = _own_steps(w, read_neurons(w, specs, streams), batch)
     specs = {n: s for n, s in specs.items() if n not in w.floating}
     if both := sorted(set(w.floating) & set(neurons)):
         raise UnsupportedOperation(
@@ -201,7 +226,7 @@ def discover(
     if not neurons:
         hint = "all of them are excluded" if w.floating or excluded else "check the model's forward"
         raise UnsupportedModel(f"no spiking neuron ran in the forward pass that could be quantized; {hint}")
-    projections = read_projections(w, neurons, streams, ties, modules, sample.shape[batch_axis])
+    projections = read_projections(w, neurons, streams, ties, modules, batch)
     return Discovery(
         graph=graph,
         specs=specs,
@@ -224,8 +249,8 @@ def _refuse_transposed(model: nn.Module, excluded: Collection[str]) -> None:
     for name, m in model.named_modules():
         if isinstance(m, TRANSPOSED) and not is_inside(name, excluded):
             raise UnsupportedOperation(
-                f"'{name}' is a {type(m).__name__}; use upsampling and a convolution, or keep it in float: "
-                f"{advice([name])}"
+                f"'{name}' is a {type(m).__name__} with a forward or hooks of its own; use nn's as it is, or "
+                f"keep it in float: {advice([name])}"
             )
 
 

@@ -14,11 +14,24 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-__all__ = ["TIME", "Constant", "Count", "Current", "Data", "Fact", "Membrane", "NormCall", "Opaque", "Sheet"]
+__all__ = [
+    "RELU",
+    "TIME",
+    "Constant",
+    "Count",
+    "Current",
+    "Data",
+    "Fact",
+    "Membrane",
+    "NormCall",
+    "Opaque",
+    "Sheet",
+]
 
 
 # `ids` tensors number every element by its channel and its time step: channel + TIME * t
 TIME = float(2**32)
+RELU = "relu"  # among the operations of a sheet: it is not negative
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ where c is what a constant projection output has become at the BatchNorm (1, unl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ptq4snn.discovery.batchnorm import batch_norm, left_of_norm
 from ptq4snn.discovery.chains import carry_constants
 from ptq4snn.discovery.discover import Discovery, reset_neurons
+from ptq4snn.discovery.editing import ChannelAffine, edit_model
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.info import NeuronInfo, Norm
 from ptq4snn.discovery.mirror import Mirror, norm_axis
@@ -110,7 +113,7 @@ def _folded_norms(
     bias = bias.detach().double() if bias is not None else None
     for norm in norms:
         bn = batch_norm(model.get_submodule(norm.name))
-        if bn.running_mean is None:
+        if not isinstance(bn, ChannelAffine) and bn.running_mean is None:
             raise FoldingError(
                 f"the BatchNorm '{norm.name}' keeps no running statistics and cannot be folded into '{name}'"
             )
@@ -145,13 +148,13 @@ def _check_mirror(d: Discovery, name: str, mirror: MirrorSpec) -> None:
 
 def _affine(bn: Any, norm: Norm) -> tuple[Tensor, Tensor]:
     """Gain and shift [C] of a BatchNorm for the output channels of its projection."""
-    g = 1 / torch.sqrt(bn.running_var.double() + bn.eps)
-    beta = torch.zeros_like(g)
-    if bn.weight is not None:
-        g = g * bn.weight.detach().double()
-    if bn.bias is not None:
-        beta = bn.bias.detach().double()
-    shift = (beta - g * bn.running_mean.double()) / norm.constant
+    if isinstance(bn, ChannelAffine):
+        g, beta, mean = bn.gain.double(), bn.shift.double(), torch.zeros_like(bn.gain, dtype=torch.float64)
+    else:
+        g, mean = 1 / torch.sqrt(bn.running_var.double() + bn.eps), bn.running_mean.double()
+        beta = torch.zeros_like(g) if bn.bias is None else bn.bias.detach().double()
+        g = g if bn.weight is None else g * bn.weight.detach().double()
+    shift = (beta - g * mean) / norm.constant
     channels = torch.tensor(norm.channels, device=g.device)
     none = channels < 0
     g, shift = g[channels.clamp_min(0)], shift[channels.clamp_min(0)]
@@ -203,9 +206,11 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
     original = copy_model(model).double()
     x = x.double() if x.is_floating_point() else x
     opened = readable(original, discovery.excluded)
-    bake(opened, [x])
-    folded = fold(opened, discovery, torch.float64).model
+    edit_model(opened, discovery.edits)
     firing = _firing(opened, discovery)
+    with _wide(opened, discovery, firing):
+        bake(opened, [x])
+    folded = fold(opened, discovery, torch.float64).model
     expected, outputs = _spikes(original, discovery, firing, x)
     found, folded_outputs = _spikes(folded, discovery, firing, x)
     for (name, a), (_, b) in zip(expected, found, strict=True):
@@ -264,34 +269,46 @@ def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
     return f"{reason}; or keep it in float: {advice(info.norms or [neuron])}"
 
 
-def _spikes(
-    model: nn.Module, discovery: Discovery, firing: list[str], x: Tensor
-) -> tuple[list[tuple[str, Tensor]], list[Tensor]]:
-    """Spikes of every neuron call, in execution order, and the outputs; some frameworks' spikes have to be
-    kept in float64."""
-    seen: list[tuple[str, Tensor]] = []
-
-    def note(name: str) -> Any:
-        def hook(_m: nn.Module, _args: Any, out: Any) -> Any:
-            seen.append((name, (out[0] if isinstance(out, (tuple, list)) else out).bool()))
-            return tree_map(lambda o: o.double() if isinstance(o, Tensor) else o, out)
-
-        return hook
+@contextmanager
+def _wide(model: nn.Module, discovery: Discovery, firing: list[str]) -> Iterator[None]:
+    """Some frameworks' spikes, and what the model's own code casts on the way, have to be kept in float64."""
 
     def widen(_m: nn.Module, args: Any, kwargs: Any) -> Any:
-        """The model's own code may cast to float32 on the way."""
         return tree_map(
             lambda a: a.double() if isinstance(a, Tensor) and a.is_floating_point() else a, (args, kwargs)
         )
 
-    handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in firing]
+    def keep(_m: nn.Module, _args: Any, out: Any) -> Any:
+        return tree_map(lambda o: o.double() if isinstance(o, Tensor) else o, out)
+
     parts = [n.removesuffix(".plain") for n in discovery.projections]  # of opened ones the whole
     there = {n for n, _ in model.named_modules()}  # a compound's parts are not all in the user's model
     leaves = [n for n in (*firing, *parts, *discovery.norms) if n in there]
+    handles: list[Any] = [model.get_submodule(n).register_forward_hook(keep) for n in firing]
     handles += [model.get_submodule(n).register_forward_pre_hook(widen, with_kwargs=True) for n in leaves]
+    try:
+        yield
+    finally:
+        for h in handles:
+            h.remove()
+
+
+def _spikes(
+    model: nn.Module, discovery: Discovery, firing: list[str], x: Tensor
+) -> tuple[list[tuple[str, Tensor]], list[Tensor]]:
+    """Spikes of every neuron call, in execution order, and the outputs."""
+    seen: list[tuple[str, Tensor]] = []
+
+    def note(name: str) -> Any:
+        def hook(_m: nn.Module, _args: Any, out: Any) -> None:
+            seen.append((name, (out[0] if isinstance(out, (tuple, list)) else out).bool()))
+
+        return hook
+
+    handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in firing]
     reset_neurons(model)
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), _wide(model, discovery, firing):
             torch.manual_seed(0)  # an encoder that draws spikes must draw the same ones twice
             out = model(x)
     finally:

@@ -12,7 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-__all__ = ["Graph", "Node", "NodeKind", "Ref", "Value"]
+from ptq4snn.network.edit import EditKind
+
+__all__ = ["Graph", "Node", "NodeKind", "Ref", "Site", "Value", "Wish"]
 
 NodeKind = Literal["op", "projection", "norm", "neuron", "before", "float"]
 MAX_INDICES = 2**16
@@ -39,6 +41,27 @@ class Value:
 
 
 @dataclass(frozen=True)
+class Site:
+    """A call in a module's forward (discovery/sites.py)."""
+
+    call: int  # which call of the module
+    place: int  # in its code
+    turn: int  # how many times that place ran in this call before
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What has to go through a module of its own before it can be followed (network/edit.py)."""
+
+    kind: EditKind
+    node: Node
+    operand: int  # which of the node's operands goes through it
+    shape: tuple[int, ...]
+    axis: int
+    key: Any  # the same for calls that one module can answer
+
+
+@dataclass(frozen=True)
 class Node:
     """`target` is an ATen operation (`aten.add.Tensor`) or a module path; `scope` is the module it ran in."""
 
@@ -50,6 +73,7 @@ class Node:
     outputs: tuple[int, ...]
     scope: str
     given: dict[str, Any] = field(default_factory=dict)  # arguments of an operation by name, with defaults
+    site: Site | None = None  # where in the code of its scope it stands
 
     @property
     def op(self) -> str:
@@ -64,6 +88,7 @@ class Graph:
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     step_outputs: list[int] = field(default_factory=list)  # of a net inside its loop, at the first step
+    wishes: list[Wish] | None = None  # a list: what must be edited is noted while the graph is walked
 
     def add_value(self, tensor: Tensor, name: str | None = None, uniform: bool = False) -> int:
         """A new value like `tensor`; with `uniform` it is looked at whether all elements are equal."""

@@ -61,7 +61,7 @@ class ProjectionInfo:
     name: str
     role: Role
     norms: tuple[Norm, ...]
-    reads: Literal["data", "count", "chain"]
+    reads: Literal["data", "count", "chain", "stream"]
     spike_sources: tuple[str, ...]
     chained_from: tuple[str, ...]
     factor: float
@@ -77,4 +77,8 @@ class ProjectionInfo:
     constant: float | None = None  # what 1 everywhere behind the chain's first projection is at its input
     summed: tuple[str, ...] = ()  # projections whose sum is an output of the model, this one among them
     tied: tuple[str, ...] = ()  # projections that a recurrent neuron sums, this one among them
+    source_stream: int | None = None  # that it reads, in 16 bits
+    source_channels: tuple[int, ...] = ()  # the stream's channel for each of its input channels
+    rectified: bool = False  # all that read it see it behind a ReLU
+    reads_rectified: bool = False  # what it reads is not negative
     decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.discovery.editing import ChannelAffine
+
 __all__ = ["Mirror", "norm_axis"]
 
 
@@ -32,5 +34,7 @@ class Mirror(nn.Module):
 
 def norm_axis(norm: nn.Module) -> int:
     """Channel axis of a BatchNorm's input behind a pool, counted from the end."""
+    if isinstance(norm, ChannelAffine):
+        return norm.axis
     ranks = {nn.BatchNorm1d: -2, nn.BatchNorm2d: -3, nn.BatchNorm3d: -4}
     return next((axis for kind, axis in ranks.items() if isinstance(norm, kind)), -3)

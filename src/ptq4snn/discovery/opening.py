@@ -19,9 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.editing import CALLS, UNSET, alike, edited_modules, spread
 from ptq4snn.discovery.exclusion import advice, is_inside
+from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.surgery import copy_model, replace_modules, unwrapped
+from ptq4snn.discovery.transposing import Untransposed, is_plain_transposed
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import compound_of
@@ -33,14 +35,6 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 FORWARDS = {kind.forward for kind in (nn.Linear, *CONVOLUTIONS)} | {
     kind._conv_forward for kind in CONVOLUTIONS
 }
-CALLS: dict[Callable[..., Tensor], tuple[str, ...]] = {
-    nn.functional.linear: ("input", "weight", "bias"),
-    **dict.fromkeys(
-        (torch.conv1d, torch.conv2d, torch.conv3d),
-        ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
-    ),
-}
-UNSET = {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 SETTINGS = ("stride", "padding", "dilation", "groups")
 
 
@@ -60,6 +54,12 @@ def readable(model: nn.Module, excluded: Collection[str] = ()) -> nn.Module:
             f"the model itself is a {type(copy).__name__}; put it into a module that holds it and a neuron"
         )
     replace_modules(copy, {name: Opened(m, name) for name, m in odd.items()})
+    turned = {
+        name: Untransposed(m)
+        for name, m in copy.named_modules()
+        if name and is_plain_transposed(m) and not is_inside(name, excluded)
+    }
+    replace_modules(copy, turned)
     return copy
 
 
@@ -80,13 +80,20 @@ def _compounds(model: nn.Module, excluded: Collection[str]) -> dict[str, nn.Modu
 
 
 def bake(model: nn.Module, samples: list[Tensor]) -> None:
-    """Give the plain projection of every opened module the weight that arrives there; it must be the same in
-    every call, for all of the samples."""
+    """Give the plain projection of every opened module, and what answers the edited calls, the weight that
+    arrives there; it must be the same in every call, for all of the samples."""
     opened = [m for m in model.modules() if isinstance(m, Opened)]
-    if not opened and not any(isinstance(m, OneToOne) and m.each is None for m in model.modules()):
+    edited = edited_modules(model)
+    if (
+        not opened
+        and not edited
+        and not any(isinstance(m, OneToOne) and m.each is None for m in model.modules())
+    ):
         return
     for m in opened:
         m.arrivals = []
+    for e in edited:
+        e._arrivals = {}
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for x in samples:
@@ -97,6 +104,8 @@ def bake(model: nn.Module, samples: list[Tensor]) -> None:
         reset_neurons(model)
         for m in opened:
             m.arrivals = None
+        for e in edited:
+            e._arrivals = None
 
 
 class Opened(nn.Module):
@@ -128,14 +137,14 @@ class Opened(nn.Module):
         kind = type(self.original[0]).__name__
         own = {s: getattr(self.plain, s, UNSET[s]) for s in SETTINGS}
         rank = weight.dim() - 2
-        same = all(_spread(settings[s], rank) == _spread(own[s], rank) for s in SETTINGS)
+        same = all(spread(settings[s], rank) == spread(own[s], rank) for s in SETTINGS)
         if weight.shape != self.plain.weight.shape or not same:
             raise UnsupportedOperation(
                 f"'{self.name}', a {kind}, convolves or multiplies with another shape, stride, padding, "
                 f"dilation or groups than it says; set its attributes to what its forward uses, or keep it "
                 f"in float: {advice([self.name])}"
             )
-        if self.arrivals and not (_same(self.arrivals[0][0], weight) and _same(self.arrivals[0][1], bias)):
+        if self.arrivals and not (alike(self.arrivals[0][0], weight) and alike(self.arrivals[0][1], bias)):
             raise UnsupportedOperation(
                 f"the weight of '{self.name}', a {kind}, changes from call to call or with the input, so "
                 f"that no integers can stand for it; make it a fixed parameter, or keep it in float: "
@@ -177,19 +186,6 @@ class _Reroute(TorchFunctionMode):
             settings = {s: given[s] for s in SETTINGS}
             self.opened.arrived(given["weight"], given["bias"], settings)
         return self.opened.plain(given["input"])
-
-
-def _same(a: Tensor | None, b: Tensor | None) -> bool:
-    return a is b if a is None or b is None else torch.equal(a, b)
-
-
-def _spread(value: Any, rank: int) -> Any:
-    """A setting of a convolution with one entry for each axis."""
-    return (
-        tuple(value) * (rank if len(value) == 1 else 1)
-        if isinstance(value, (tuple, list))
-        else (value,) * rank
-    )
 
 
 def is_plain(module: nn.Module) -> bool:

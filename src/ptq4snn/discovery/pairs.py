@@ -7,7 +7,7 @@ bare    fed by spikes only
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.chains import check_borders, even_constant
-from ptq4snn.discovery.facts import TIME, Count, Current, Data, Fact, Membrane, NormCall, Opaque, Sheet
+from ptq4snn.discovery.facts import RELU, TIME, Count, Current, Data, Fact, Membrane, NormCall, Opaque, Sheet
 from ptq4snn.discovery.info import Kind, NeuronInfo, Norm, ProjectionInfo, Role
 from ptq4snn.discovery.outputs import leaves, summed_with
 from ptq4snn.discovery.walk import NeuronCall, ProjectionCall, Walk
@@ -62,9 +62,10 @@ def _calls_of(w: Walk) -> dict[str, list[NeuronCall]]:
     return calls
 
 
-def find_ties(w: Walk) -> dict[str, tuple[str, ...]]:
+def find_ties(w: Walk, shortcuts: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
     """Of every projection that a recurrent neuron sums, all that it sums: W x[t] + W_rec s[t-1] is one
-    projection over both inputs, with one scale a channel, so that nothing but adds is needed."""
+    projection over both inputs, with one scale a channel, so that nothing but adds is needed. So is W x + s,
+    a sum with a shortcut of weights one."""
     calls = _calls_of(w)
     feeds: dict[str, set[str]] = {}  # neuron -> projections whose currents reach it, directly or not
     for name, cs in calls.items():
@@ -75,10 +76,12 @@ def find_ties(w: Walk) -> dict[str, tuple[str, ...]]:
     for p in w.projections:
         reads.setdefault(p.name, set()).update(p.fact.sources if isinstance(p.fact, Count) else ())
     ties: dict[str, tuple[str, ...]] = {}
+    read_on = frozenset().union(*(_projections(p.fact) for p in w.projections))
     for name, cs in calls.items():
         summed = sorted(frozenset().union(*(_projections(c.fact) for c in cs if len(_sheets(c.fact)) > 1)))
         alone = all({n for n in feeds if p in feeds[n]} <= _with_membrane(calls, name) for p in summed)
-        if summed and alone and any(_depends(p, name, feeds, reads, calls) for p in summed):
+        alone = alone and not read_on & set(summed)
+        if summed and alone and any(p in shortcuts or _depends(p, name, feeds, reads, calls) for p in summed):
             ties |= dict.fromkeys(summed, tuple(summed))
     return ties
 
@@ -106,7 +109,8 @@ def _depends(
 
 
 def find_streams(w: Walk, ties: dict[str, tuple[str, ...]]) -> dict[str, int]:
-    """Stream number of every projection that writes into a sum which is not tied."""
+    """Stream number of every projection that writes into a sum which is not tied, or whose output neurons
+    and projections read."""
     groups = Groups()
     for call in w.neurons:
         if len(_sheets(call.fact)) > 1 and not _projections(call.fact) <= set(ties):
@@ -116,6 +120,10 @@ def find_streams(w: Walk, ties: dict[str, tuple[str, ...]]) -> dict[str, int]:
         if len(found) > 1 and not frozenset().union(*found) <= set(ties):  # reads them all on one scale
             _check_reuse(w, name, calls)
             groups.join(sorted(frozenset().union(*(_projections(c.fact) for c in calls))))
+    fed = frozenset().union(*(_projections(c.fact) for c in w.neurons))
+    for p in w.projections:
+        if len(_sheets(p.fact)) > 1 or _projections(p.fact) & fed:  # its integers are the projection's input
+            groups.join(sorted(_projections(p.fact)))
     roots = {n: groups.find(n) for n in groups.parent}
     order = {r: i for i, r in enumerate(dict.fromkeys(roots[n] for n in w.base if n in roots))}
     return {n: order[r] for n, r in roots.items()}
@@ -298,7 +306,8 @@ def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str,
         check_borders(w, name, norms, modules)
         info = _read_projection(cs, norms, w, neurons, streams, macs)
         constant = even_constant(w, cs, modules[name])
-        out[name] = replace(info, constant=constant, tied=ties.get(name, ()))
+        rectified = all(RELU in s.ops for s in sinks.get(name, ())) and bool(sinks.get(name))
+        out[name] = replace(info, constant=constant, tied=ties.get(name, ()), rectified=rectified)
     return out
 
 
@@ -334,10 +343,6 @@ def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -
     """The projection's role, and whether its output leaves integers where it is made."""
     chained = [p.name for p in w.projections if name in _projections(p.fact)]
     role: Role = "stream" if name in streams else "chain" if chained else "pair" if feeds else "output"
-    if chained and (feeds or name in streams):
-        raise UnsupportedOperation(
-            f"the output of '{name}' feeds both a neuron and the projection '{chained[0]}'; give each its own"
-        )
     leaving = [f for f in w.outputs if leaves(w, f, streams)] + w.exits
     decode = any(name in f.projections for f in leaving if isinstance(f, (Current, Opaque)))
     if decode and role != "output":
@@ -346,6 +351,25 @@ def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -
             f"give each its own projection"
         )
     return role, decode
+
+
+def _input_channels(w: Walk, calls: list[ProjectionCall]) -> tuple[int, ...]:
+    """The stream's channel of every input channel of a projection that reads it."""
+    rows = set()
+    for call in calls:
+        assert isinstance(call.fact, Current)
+        ids = w.locate(call.fact.sheets[0].ids % TIME)[1]
+        lines = ids.movedim(call.in_axis, 0).reshape(ids.shape[call.in_axis], -1)
+        if not torch.equal(lines.amin(1), lines.amax(1)):
+            raise UnsupportedOperation(
+                f"'{call.name}' reads several channels of a sum of currents as one; give each its own"
+            )
+        rows.add(tuple(int(n) for n in lines[:, 0].tolist()))
+    if len(rows) > 1:
+        raise UnsupportedOperation(
+            f"'{calls[0].name}' reads different channels from call to call; use one projection each"
+        )
+    return rows.pop()
 
 
 def _is_rest(fact: Fact) -> bool:
@@ -371,13 +395,18 @@ def _read_projection(
     counts = [f for f in scaled if isinstance(f, Count)]
     factor = min((f.factor for f in scaled), default=1.0)
     reads: Any = {Data: "data", Count: "count", Current: "chain"}[type(facts[0])]
+    chained = _unique(n for f in facts for n in sorted(_projections(f)))
+    found = {streams.get(n) for n in chained}
+    if found - {None} and len(found) > 1:
+        raise UnsupportedOperation(f"'{name}' reads several sums of currents; give each its own projection")
+    reads = "stream" if found - {None} else reads
     return ProjectionInfo(
         name=name,
         role=role,
         norms=norms,
         reads=reads,
         spike_sources=_unique(n for c in counts for n in sorted(c.sources)),
-        chained_from=_unique(n for f in facts for n in sorted(_projections(f))),
+        chained_from=chained,
         factor=factor,
         lo=min((c.lo * c.factor / factor for c in counts), default=0.0),
         hi=max((c.hi * c.factor / factor for c in counts), default=0.0),
@@ -387,5 +416,8 @@ def _read_projection(
         span=max((f.span for f in facts if isinstance(f, Current)), default=1.0),
         stream=streams.get(name),
         summed=summed,
+        source_stream=found.pop() if reads == "stream" else None,
+        source_channels=_input_channels(w, calls) if reads == "stream" else (),
+        reads_rectified=reads == "chain" and all(RELU in s.ops for f in facts for s in _sheets(f)),
         decode=decode,
     )

@@ -7,6 +7,7 @@ what happens inside them is their own business.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,12 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ptq4snn.discovery.calls import by_name
-from ptq4snn.discovery.graph import Graph, Node, NodeKind, Ref
+from ptq4snn.discovery.graph import Graph, Node, NodeKind, Ref, Site
+from ptq4snn.discovery.sites import Places, is_watched
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.numerics.device import no_autocast, refuse_autocast
 
@@ -56,6 +59,11 @@ class Recorder(TorchDispatchMode):
         ] = {}  # value -> buffer and views it was written by
         self.muted = 0
         self.scopes: list[str] = [""]
+        self.calls = 0  # of modules, so far
+        self.turns: list[tuple[int, Counter[int]]] = [(0, Counter())]  # of every module that is running
+        self.modules = dict(model.named_modules())
+        self.places: dict[str, Places] = {}
+        self.site: Site | None = None
         self.names = {id(p): n for n, p in model.named_parameters()}
 
     def value_of(self, tensor: Tensor) -> int:
@@ -103,7 +111,9 @@ class Recorder(TorchDispatchMode):
         op = target.split(".")[1].rstrip("_") if kind == "op" else ""
         made = tuple(self.new(t, op in FILLED) for t in outputs)
         given = {} if schema is None else by_name(schema, args, kwargs)
-        node = Node(kind, target, tuple(args), dict(kwargs), tuple(refs), made, self.scopes[-1], given)
+        node = Node(
+            kind, target, tuple(args), dict(kwargs), tuple(refs), made, self.scopes[-1], given, self.site
+        )
         self.append(node)
         return node
 
@@ -186,6 +196,25 @@ class Recorder(TorchDispatchMode):
             value = made
         return value
 
+    def enter(self, scope: str) -> None:
+        self.scopes.append(scope)
+        self.calls += 1
+        self.turns.append((self.calls, Counter()))
+
+    def leave(self) -> None:
+        self.scopes.pop()
+        self.turns.pop()
+
+    def next_site(self) -> Site:
+        """Of the call that is running."""
+        scope = self.scopes[-1]
+        if scope not in self.places:  # an edited module has numbers already
+            self.places[scope] = getattr(self.modules.get(scope), "_places", None) or Places()
+        place = self.places[scope].number()
+        call, turns = self.turns[-1]
+        turns[place] += 1
+        return Site(call, place, turns[place] - 1)
+
     def append(self, node: Node) -> None:
         self.graph.nodes.append(node)
         self.made_by.update(dict.fromkeys(node.outputs, node))
@@ -227,7 +256,7 @@ def _hooks(recorder: Recorder, name: str, kind: NodeKind | None) -> tuple[Any, A
     pending: list[Any] = []
 
     def before(_m: nn.Module, args: Any, kwargs: Any) -> None:
-        recorder.scopes.append(name)
+        recorder.enter(name)
         refuse_autocast(recorder.device)
         if kind is not None:
             if recorder.muted == 0:
@@ -235,7 +264,7 @@ def _hooks(recorder: Recorder, name: str, kind: NodeKind | None) -> tuple[Any, A
             recorder.muted += 1
 
     def after(_m: nn.Module, _args: Any, _kwargs: Any, out: Any) -> None:
-        recorder.scopes.pop()
+        recorder.leave()
         if name == "" and len(recorder.scopes) > 1 and not recorder.graph.step_outputs:
             recorder.graph.step_outputs = recorder.values_of(out)
         if kind is not None:
@@ -248,12 +277,29 @@ def _hooks(recorder: Recorder, name: str, kind: NodeKind | None) -> tuple[Any, A
     return before, after
 
 
+class _Sites(TorchFunctionMode):
+    """Tells the recorder where in the model's code an operation stands."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.recorder.muted or not is_watched(func):
+            return func(*args, **(kwargs or {}))
+        self.recorder.site = self.recorder.next_site()
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.recorder.site = None
+
+
 def record(model: nn.Module, x: Tensor, classify: Classify) -> tuple[Graph, Any]:
     """Run `model(x)` once and return the graph and the output. `classify` names the leaf modules."""
     recorder = Recorder(model, x.device)
     handles = _watch(recorder, model, classify)
     try:
-        with torch.no_grad(), recorder:
+        with torch.no_grad(), recorder, _Sites(recorder):
             value = recorder.graph.add_value(x, "input")
             recorder.bind(x, value)
             recorder.graph.inputs.append(value)

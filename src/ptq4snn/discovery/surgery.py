@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from ptq4snn.errors import UnsupportedModel
 from ptq4snn.frameworks import adapter_of
@@ -14,6 +14,15 @@ from ptq4snn.frameworks import adapter_of
 __all__ = ["copy_model", "replace_modules", "unwrapped"]
 
 
+TRACES = {
+    "_graph",
+    "_code",
+    "_wrapped_call",
+    "_lineno_map",
+    "_prologue_start",
+    "_tracer_cls",
+    "_tracer_extras",
+}
 WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
 
 
@@ -23,7 +32,18 @@ def unwrapped(model: nn.Module) -> nn.Module:
         found := getattr(model, inside), nn.Module
     ):
         model = found
-    return model
+    return _untraced(model) if isinstance(model, fx.GraphModule) else model
+
+
+def _untraced(traced: fx.GraphModule) -> nn.Module:
+    """A module with the code that torch.fx made (as SpikingJelly's ann2snn does): classes of GraphModules
+    cannot be derived from. Both share their layers."""
+    kind: type = type(type(traced).__name__, (nn.Module,), {"forward": type(traced).forward})
+    plain: nn.Module = kind.__new__(kind)
+    plain.__dict__.update({k: v for k, v in vars(traced).items() if k not in TRACES})
+    for name in ("_parameters", "_buffers", "_modules"):
+        plain.__dict__[name] = dict(vars(traced)[name])
+    return plain
 
 
 def copy_model(model: nn.Module) -> nn.Module:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import border
 from ptq4snn.discovery.channel_layout import channel_ids, layout_of
+from ptq4snn.discovery.editing import ChannelAffine
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.facts import (
     TIME,
@@ -31,11 +32,10 @@ from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.network.state_layout import Layout
 
-__all__ = ["TRANSPOSED", "NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
+__all__ = ["NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
 
 PROJECTIONS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 def is_projection(module: nn.Module) -> bool:
@@ -55,6 +55,7 @@ class ProjectionCall:
     fact: Fact  # channel numbers of the first sample only
     in_shape: tuple[int, ...]
     out_shape: tuple[int, ...]
+    in_axis: int = -1  # of its input channels, counted from the end
 
 
 @dataclass(frozen=True)
@@ -181,15 +182,19 @@ def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fa
     value = _input(node)
     fact = _at_rest(w.facts[value])
     _refuse(node.target, f"the projection '{node.target}'", fact)
-    if isinstance(fact, Current) and len(fact.sheets) > 1:
+    if isinstance(fact, Current) and fact.through is not None:
         raise UnsupportedOperation(
-            f"the projection '{node.target}' reads a sum of currents; put a neuron in front of it, or keep "
-            f"what it reads in float: {advice(fact.projections)}"
+            f"the projection '{node.target}' reads the synaptic current '{fact.through}'; put a neuron in "
+            f"front of it, or keep it in float: {advice([node.target])}"
         )
+    if isinstance(fact, Current):
+        _check_aligned(w, fact)
     shape = graph.values[node.outputs[0]].shape
     axis = channel_axis(module) % len(shape)
     w.projections.append(
-        ProjectionCall(node.target, _slim(fact, 1 if axis else 0), graph.values[value].shape, shape)
+        ProjectionCall(
+            node.target, _slim(fact, 1 if axis else 0), graph.values[value].shape, shape, channel_axis(module)
+        )
     )
     numbers = torch.arange(shape[axis], dtype=torch.float64) + w.base[node.target]
     ids = numbers.reshape([-1 if d == axis else 1 for d in range(len(shape))]).expand(shape)
@@ -218,8 +223,7 @@ def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact
             why = f"comes behind '{fact.sheets[0].uneven}', which makes constants differ from place to place,"
         else:
             (s,) = fact.sheets
-            # a layer of whole sequences [T, B, C, ...] says so by its step mode
-            axis = 2 if getattr(module, "step_mode", "s") == "m" and rank > 2 else 1
+            axis = _norm_axis(module, rank)
             channels = _norm_channels(s.ids % TIME, axis)
             pixels, after_max = border(module), "max_pool" in s.ops
             if channels is not None and (not pixels or _flat(s.ids)):
@@ -232,6 +236,13 @@ def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact
     projections = fact.projections if isinstance(fact, Current) else frozenset()
     membranes = frozenset([fact.neuron]) if isinstance(fact, Membrane) else frozenset()
     return Opaque(f"the BatchNorm '{node.target}' {why} and cannot be folded", projections, membranes)
+
+
+def _norm_axis(module: nn.Module, rank: int) -> int:
+    """The channels' axis; a layer of whole sequences [T, B, C, ...] says so by its step mode."""
+    if isinstance(module, ChannelAffine):
+        return rank + module.axis
+    return 2 if getattr(module, "step_mode", "s") == "m" and rank > 2 else 1
 
 
 def _flat(ids: Tensor) -> bool:

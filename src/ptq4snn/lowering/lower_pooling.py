@@ -50,11 +50,13 @@ def follow_mean(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
 
 def follow_window(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     """max_pool and avg_pool."""
-    p, maximum = calls.window(node), node.op.startswith("max")
-    if not maximum and not p.alike:
-        raise Refused("averages windows of different sizes")
+    p, maximum = calls.window(node, w.graph.values[node.inputs[0]].shape), node.op.startswith("max")
     x = complete(facts[0])
     shape, out = x.numbers.shape, w.graph.values[node.outputs[0]].shape
+    if not maximum and not p.alike:
+        lead = len(shape) - p.rank
+        means = {lead + d: calls.window_means(p, d, shape[lead + d], out[lead + d]) for d in range(p.rank)}
+        return [_weighted(w, x, means)]
     tables = {
         d: window_axis(shape[d], p.kernel[i], p.stride[i], p.padding[i], p.dilation[i], out[d])
         for i, d in enumerate(range(len(shape) - p.rank, len(shape)))
@@ -72,6 +74,11 @@ def follow_adaptive(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     x = complete(facts[0])
     shape = x.numbers.shape
     tables, sizes = {}, []
+    lead = len(shape) - rank
+    if not maximum and any(shape[lead + i] % out and out % shape[lead + i] for i, out in enumerate(outs)):
+        return [
+            _weighted(w, x, {lead + i: calls.adaptive_means(shape[lead + i], o) for i, o in enumerate(outs)})
+        ]
     for d, out in zip(range(len(shape) - rank, len(shape)), outs, strict=True):
         n = shape[d]
         if n % out and out % n:
@@ -83,6 +90,15 @@ def follow_adaptive(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
         return [found]
     by = tuple(("div", float(n)) for n in sizes)  # one axis after the other, as torch does it
     return [divided(found, Fraction(1, prod(sizes)), by)]
+
+
+def _weighted(w: Lowering, x: Tracked, means: dict[int, calls.Means]) -> Tracked:
+    """Means of windows of different sizes, by axis."""
+    tables = {
+        d: Table(x.numbers.shape[d], torch.tensor(m.at), torch.tensor(m.weights)) for d, m in means.items()
+    }
+    down = prod(m.down for m in means.values())
+    return divided(reduce(w, x, tables, "sum"), Fraction(1, down), (("div", float(down)),))
 
 
 def follow_bilinear(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:

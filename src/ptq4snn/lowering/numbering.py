@@ -37,6 +37,11 @@ def split(numbers: Tensor, elements: int) -> Split:
     if bool((numbers == UNWRITTEN).any()):
         raise Refused("reads a buffer of which a part was never written; make the buffer no larger than that")
     middle = [n // 2 for n in numbers.shape]
+    if (
+        numbers.numel() and numbers[tuple(middle)] < 0 and bool((numbers >= 0).any())
+    ):  # zeros between elements
+        stored = (numbers >= 0).nonzero()
+        middle = stored[len(stored) // 2].tolist()
     varied = []
     for d in range(numbers.dim()):
         line = numbers[tuple(slice(None) if i == d else m for i, m in enumerate(middle))]

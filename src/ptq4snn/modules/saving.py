@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from ptq4snn.bundle.format import IntegerArray, write_bundle
 from ptq4snn.bundle.plan_arrays import detach
 from ptq4snn.bundle.report_check import BUNDLE, REPORT, check_report
+from ptq4snn.discovery.editing import edit_model
 from ptq4snn.discovery.exclusion import is_inside
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
-from ptq4snn.errors import BundleError, OutputError, RecipeError
+from ptq4snn.errors import BundleError, OutputError, RecipeError, UnsupportedOperation
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.frameworks.compound import OneToOne
@@ -44,8 +45,9 @@ def signature(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def leftovers(model: nn.Module, excluded: Collection[str]) -> dict[str, Tensor]:
-    """Float parameters and buffers outside of quantized projections, neurons and folded norms, by name."""
+def leftovers(model: nn.Module, excluded: Collection[str], packed: Collection[str] = ()) -> dict[str, Tensor]:
+    """Float parameters and buffers outside of quantized projections, neurons and folded norms, by name,
+    without those that are `packed` as weights of edited calls."""
     out = {}
     inside = tuple(
         name + "."
@@ -53,7 +55,7 @@ def leftovers(model: nn.Module, excluded: Collection[str]) -> dict[str, Tensor]:
         if (isinstance(m, (QuantProjection, Shell)) or is_projection(m)) and not is_inside(name, excluded)
     )
     for name, t in model.state_dict(keep_vars=False).items():
-        if not name.startswith(inside) and t.is_floating_point():
+        if not name.startswith(inside) and t.is_floating_point() and name not in packed:
             out[name] = t
     return out
 
@@ -80,7 +82,8 @@ def save_model(q: QuantizedModel, path: Path, page: bool = False) -> None:
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
     program = None if q.program is None else q.program.to_dict()
     program, program_integers, _ = detach(program, "program")
-    floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in leftovers(q.model, q.plan.excluded).items()}
+    kept = leftovers(q.model, q.plan.excluded, {p for e in q.plan.edits for p in e.parameters})
+    floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in kept.items()}
     header = {"plan": plan, "signature": q.signature, "program": program, "not_lowered": q.not_lowered}
     if q.source is not None:
         header["source"] = q.source
@@ -136,6 +139,13 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
 
     found = read_contents(path)
     model = readable(model, found.plan.excluded)
+    try:
+        edit_model(model, found.plan.edits)
+    except (AttributeError, RuntimeError, UnsupportedOperation, ValueError) as why:
+        reason = " ".join(str(why).split())[:200]
+        raise BundleError(
+            f"{path} was made from another model ({reason}): give the model that was quantized"
+        ) from why
     for name, module in model.named_modules():
         if isinstance(module, OneToOne) and module.each is None:
             module.grow(found.signature["projections"].get(f"{name}.each", [1])[0])

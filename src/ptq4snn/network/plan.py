@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
+from ptq4snn.network.edit import Edit
 from ptq4snn.network.state_layout import Layout
 
 __all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
@@ -130,6 +131,7 @@ class Plan:
     mixed: bool = False  # channels have widths of their own
     step_outputs: tuple[OutputPlan, ...] = ()  # of one step, where the loop over time is the user's
     excluded: tuple[str, ...] = ()  # modules that stay float
+    edits: tuple[Edit, ...] = ()  # calls in the model's code that modules beside it answer
 
     def average_bits(self) -> float:
         """Element-weighted average over the states in the budget; where none is, over all that are kept."""
@@ -145,6 +147,8 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         d = asdict(self)
+        if not self.edits:
+            del d["edits"]
         for name, n in self.neurons.items():
             d["neurons"][name]["layout"] = n.layout.to_dict()
             if n.emits == "spikes":  # what most neurons do is not written
@@ -172,6 +176,7 @@ class Plan:
             mixed=d["mixed"],
             step_outputs=tuple(OutputPlan(**o) for o in d.get("step_outputs", ())),
             excluded=tuple(d.get("excluded", ())),
+            edits=tuple(Edit.from_dict(e) for e in d.get("edits", ())),
         )
 
 

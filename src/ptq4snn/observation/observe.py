@@ -114,8 +114,18 @@ def _watch_projections(folded: Folded, seen: Observation) -> list[Any]:
             axis = channel_axis(module)
             seen.writers[name] = torch.zeros(folded.weight(name).shape[0], dtype=torch.float64)
 
-            def wrote(_m: nn.Module, _a: Any, out: Tensor, name: str = name, axis: int = axis) -> None:
-                top = out.abs().movedim(axis, 0).flatten(1).amax(1).double().cpu()
+            def wrote(
+                _m: nn.Module, _a: Any, out: Tensor, name: str = name, axis: int = axis,
+                relu: bool = info.rectified,
+            ) -> None:  # fmt: skip
+                top = (
+                    (out.clamp_min(0) if relu else out.abs())
+                    .movedim(axis, 0)
+                    .flatten(1)
+                    .amax(1)
+                    .double()
+                    .cpu()
+                )
                 seen.writers[name] = torch.maximum(seen.writers[name], top)
 
             handles.append(module.register_forward_hook(wrote))

@@ -45,9 +45,9 @@ class Network:
         return self.lattice.projections[name].weight
 
     def is_open(self, name: str) -> bool:
-        """Whether the rounding of a projection is free: one that reads data keeps the nearest."""
+        """Whether the rounding of a projection is free: one that reads data or a stream keeps the nearest."""
         p = self.lattice.projections[name]
-        return p.info.reads != "data" and p.weight.bits is not None
+        return p.input_steps is None and p.weight.bits is not None
 
     def settle(self, names: tuple[str, ...], integers: Mapping[str, Tensor]) -> None:
         """Put the quantized weights of a unit in their places, nearest where there are no integers."""
@@ -61,8 +61,8 @@ class Network:
     def values(self, name: str, integers: Tensor) -> Tensor:
         """The weight that integers stand for, in float64."""
         values = integers.double() * self.weight(name).scales.view(-1, *[1] * (integers.dim() - 1))
-        plan = self.lattice.projections[name].input  # of one that reads data, its scales are in the weight
-        return values if plan is None else values / input_scales(values, plan)
+        steps = self.lattice.projections[name].input_steps  # they are in the weight
+        return values if steps is None else values / input_scales(values, steps)
 
 
 @contextmanager

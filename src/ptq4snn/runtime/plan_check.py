@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from ptq4snn.network.edit import KINDS as EDIT_KINDS
+from ptq4snn.network.edit import Edit
 from ptq4snn.network.plan import InputPlan, MirrorPlan, NeuronPlan, Plan, ProjectionPlan, RescalePlan
 from ptq4snn.numerics.limits import INT64_SHIFT
 from ptq4snn.runtime.parameters import NeuronNumbers, ProjectionNumbers, Reals
@@ -65,6 +67,10 @@ def check_plan(plan: Plan) -> None:
         need(known, "an output is of a projection that is not there")
     for m in plan.mirrors.values():
         _mirror(plan, m)
+    need(len(plan.edits) <= MAX_NAMES, "it has too many edits")
+    check_names([e.path for e in plan.edits if isinstance(e.child, str)], "edits")
+    for e in plan.edits:
+        _edit(e)
 
 
 def _recipe(recipe: Any) -> None:
@@ -82,6 +88,26 @@ def _recipe(recipe: Any) -> None:
             level += x
         elif isinstance(x, str):
             need(len(x) <= MAX_NAME and x.isprintable(), "the recipe has text that is no line")
+
+
+def _edit(e: Edit) -> None:
+    """Only a model that is built again reads them."""
+    need(e.kind in EDIT_KINDS, "an edit is of no known kind")
+    need(isinstance(e.child, str) and e.child.isidentifier(), "an edit has no name")
+    check_names([e.scope, *e.parameters], "an edit's modules and parameters")
+    whole(e.period, 1, MAX_STEPS, "the period of an edit")
+    whole(e.turn, 0, e.period - 1, "the turn of an edit")
+    whole(e.place, 0, MAX_NAMES, "the place of an edit")
+    whole(e.operand, 0, 1, "the operand of an edit")
+    whole(e.axis, -2 * MAX_RANK, 0, "the axis of an edit")
+    shape = wholes(e.shape, 1, MAX_ELEMENTS, "the shape of an edit", 2 + MAX_RANK)
+    need(len(shape) > 0 and prod(shape) <= MAX_ELEMENTS, "an edit has no shape, or one too large")
+    need((len(shape) == 1) == (e.kind != "plain"), "an edit has the shape of another kind")
+    rank = len(shape) - 2
+    if rank > 0:
+        need([len(s) for s in e.settings] == [rank, rank, rank, 1], "an edit has not the settings it needs")
+        for setting in e.settings:
+            wholes(setting, 0, MAX_ELEMENTS, "a setting of an edit", MAX_RANK)
 
 
 def _mirror(plan: Plan, m: MirrorPlan) -> None:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ptq4snn.discovery import calls
-from ptq4snn.discovery.facts import Constant, Count, Current, Fact, Membrane
+from ptq4snn.discovery.facts import RELU, Constant, Count, Current, Fact, Membrane
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.rules.support import Rule, Unfollowed, common_factor, operands, whole
+from ptq4snn.discovery.rules.wishing import wished
 
 __all__ = ["RULES"]
 
@@ -33,10 +34,12 @@ def scale(fact: Fact, c: float, op: str) -> Fact:
 
 
 def follow_add(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
+    shape = g.values[node.outputs[0]].shape
+    if (edited := wished(g, node, operands(node, facts), shape)) is not None:
+        return [edited]
     a, b = (_times(f, c, node.op) for f, c in zip(operands(node, facts), calls.addends(node), strict=True))
     if isinstance(a, Constant):
         a, b = b, a
-    shape = g.values[node.outputs[0]].shape
     if isinstance(b, Constant):
         return [_add_constant(a, b, shape)]
     if isinstance(a, Count) and isinstance(b, Count):
@@ -81,11 +84,13 @@ def _add_constant(a: Fact, b: Constant, shape: tuple[int, ...]) -> Fact:
 
 def follow_mul(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     a, b = operands(node, facts)
+    shape = g.values[node.outputs[0]].shape
+    if (edited := wished(g, node, [a, b], shape)) is not None:
+        return [edited]
     if node.op == "div" and (not isinstance(b, Constant) or node.given.get("rounding_mode") is not None):
         raise Unfollowed("divides by a tensor or with rounding")
     if isinstance(a, Constant):
         a, b = b, a
-    shape = g.values[node.outputs[0]].shape
     if isinstance(b, Constant):
         if b.value is None or b.value == 0:
             raise Unfollowed("multiplies by a tensor of constants")
@@ -152,7 +157,10 @@ def follow_choice(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
 
 
 def follow_clip(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
-    """clamp, hardtanh and relu of spike counts, to bounds that are multiples of their quantum."""
+    """clamp, hardtanh and relu of spike counts, to bounds that are multiples of their quantum; of currents
+    what is negative becomes 0, on any scale."""
+    if isinstance(facts[0], Current) and calls.bounds(node) == (0.0, None) and facts[0].through is None:
+        return [_rectified(facts[0])]
     if not isinstance(facts[0], Count) or len(facts) > 1:
         raise Unfollowed("clips currents")
     count = facts[0]
@@ -165,6 +173,12 @@ def follow_clip(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
             raise Unfollowed("clips counts between two multiples of their quantum")
         lo, hi = (max(lo, steps), max(hi, steps)) if lower else (min(lo, steps), min(hi, steps))
     return [replace(count, lo=lo, hi=hi)]
+
+
+def _rectified(current: Current) -> Current:
+    """No constant goes through it: what is folded behind it is not the same in front of it."""
+    sheets = (replace(s, ops=(*s.ops, RELU), uneven=s.uneven or RELU) for s in current.sheets)
+    return replace(current, sheets=tuple(sheets))
 
 
 def _only_counts(facts: list[Fact]) -> list[Count]:

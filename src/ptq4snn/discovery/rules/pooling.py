@@ -68,14 +68,21 @@ def follow_mean(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
 
 
 def follow_avg_pool(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
-    w = calls.window(node)
+    w = calls.window(node, g.values[node.inputs[0]].shape)
+    if w.fixed:
+        raise Unfollowed("divides by a number of its own")
+    n = prod(w.kernel)
     if not w.alike:
-        raise Unfollowed("averages windows of different sizes")
+        before, after = (g.values[v].shape[-w.rank :] for v in (node.inputs[0], node.outputs[0]))
+        n = prod(calls.window_means(w, d, before[d], after[d]).down for d in range(w.rank))
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[w.rank - 1]
     out = average(
-        facts[0], node.op, prod(w.kernel), False, lambda i, _: pool(i, w.kernel, w.stride, w.padding)
-    )
-    if isinstance(out, Current) and any(w.padding):  # the border of zeros takes part
+        facts[0], node.op, n, False,
+        lambda i, _: pool(i, w.kernel, w.stride, w.padding, ceil_mode=w.ceil),
+    )  # fmt: skip
+    if (
+        isinstance(out, Current) and any(w.padding) and not (w.whole and not w.alike)
+    ):  # the border of zeros takes part
         out = replace(out, sheets=tuple(replace(s, uneven=s.uneven or node.op) for s in out.sheets))
     return [out]
 
@@ -86,9 +93,7 @@ def follow_adaptive_pool(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     sizes = g.values[node.inputs[0]].shape[-rank:]
     n = 1
     for i, o in zip(sizes, outs, strict=True):
-        if i % o and o % i:
-            raise Unfollowed(f"pools {i} elements into {o} windows of different sizes")
-        n *= max(1, i // o)
+        n *= calls.adaptive_means(i, o).down if i % o and o % i else max(1, i // o)
     pool = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[rank - 1]
     return [average(facts[0], node.op, n, False, lambda i, _: pool(i, outs))]
 
