@@ -23,12 +23,11 @@ from ptq4snn.discovery.pairs import (
     read_projections,
 )
 from ptq4snn.discovery.record import record
+from ptq4snn.discovery.unknown import no_neurons, unknown_neuron
 from ptq4snn.discovery.walk import TRANSPOSED, Walk, is_projection, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 from ptq4snn.frameworks.compound import Before
-
-FOREIGN = ("rockpool", "lava", "bindsnet", "spyx", "nengo_dl", "nirtorch", "braincog")
 
 __all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons"]
 
@@ -123,22 +122,8 @@ def neuron_specs(model: nn.Module, excluded: Collection[str] = ()) -> dict[str, 
     if not specs and excluded:
         raise UnsupportedModel("no spiking neuron is left to quantize: all of them are excluded")
     if not specs:
-        raise UnsupportedModel(
-            f"the model has no spiking neurons that are known here{_foreign(model)}; supported are the "
-            f"project's own, SpikingJelly's, snnTorch's, Norse's and sinabs's "
-            f"(ptq4snn.frameworks.register adds your own)"
-        )
+        raise no_neurons(model)
     return specs
-
-
-def _foreign(model: nn.Module) -> str:
-    """Neurons of other frameworks, by their package and class."""
-    for name, module in model.named_modules():
-        for kind in type(module).__mro__:
-            if kind.__module__.split(".")[0] in FOREIGN:
-                package = kind.__module__.split(".")[0]
-                return f": '{name or 'the model itself'}' is {package}'s {type(module).__name__}"
-    return ""
 
 
 def reset_neurons(model: nn.Module) -> None:
@@ -169,6 +154,18 @@ def discover(
 ) -> Discovery:
     """Follow `sample` (a batch) through `model` once. The model is put into eval mode."""
     specs = neuron_specs(model, excluded)
+    try:
+        return _discover(model, specs, sample, batch_axis, excluded)
+    except (UnsupportedOperation, UnsupportedModel) as why:
+        unknown = unknown_neuron(model, excluded, why)  # else its first operation would be told, not itself
+        if unknown is None or isinstance(why, UnsupportedNeuron):
+            raise
+        raise unknown from why
+
+
+def _discover(
+    model: nn.Module, specs: dict[str, NeuronSpec], sample: Tensor, batch_axis: int, excluded: Collection[str]
+) -> Discovery:
     _refuse_transposed(model, excluded)
     model.eval()
     reset_neurons(model)

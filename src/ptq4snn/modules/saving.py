@@ -16,6 +16,7 @@ from ptq4snn.bundle.format import IntegerArray, write_bundle
 from ptq4snn.bundle.plan_arrays import detach
 from ptq4snn.bundle.report_check import BUNDLE, REPORT, check_report
 from ptq4snn.discovery.exclusion import is_inside
+from ptq4snn.discovery.input_types import widened
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError
@@ -135,7 +136,7 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
     from ptq4snn.modules.quantized import Integers, QuantizedModel
 
     found = read_contents(path)
-    model = readable(model, found.plan.excluded)
+    model = widened(readable(model, found.plan.excluded))
     for name, module in model.named_modules():
         if isinstance(module, OneToOne) and module.each is None:
             module.grow(found.signature["projections"].get(f"{name}.each", [1])[0])
