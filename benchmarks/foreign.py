@@ -1,12 +1,14 @@
 """Trained networks of other frameworks, quantized as they come: the tables of docs/results.md.
 
     python benchmarks/foreign.py --braille DIR --nmnist-nir FILE.nir --nmnist FILE.npz
+    python benchmarks/foreign.py --resnet20 resnet20-12fca82f.th --cifar10 DIR --seeds 0
 
 --braille: the folder paper/03_rnn of the package nir 1.0.3, with the NIR paper's two recurrent networks
 (current and membrane, T = 256) and its Braille letters. --nmnist-nir: the NIR paper's convolutional network
-(T = 300), run on the recordings of --nmnist. None of it is part of this repository. Finished runs are kept in
---out and reused; the figures go to benchmarks/foreign.json, and the table in docs/results.md is written from
-it (--write does only that).
+(T = 300), run on the recordings of --nmnist. --resnet20: a checkpoint of akamaster/pytorch_resnet_cifar10,
+converted to spikes by benchmarks/converted_resnet.py. None of it is part of this repository. Finished runs
+are kept in --out and reused; the figures go to benchmarks/foreign.json, and the table in docs/results.md is
+written from it (--write does only that).
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from converted_resnet import MEAN, STD, converted
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import ptq4snn
+from ptq4snn.data.cifar import CifarSamples
 from ptq4snn.data.samples import Preprocessing, SampleBatches
 from ptq4snn.data.source import open_samples
 from ptq4snn.experiments.compare import compare, today
@@ -39,6 +43,18 @@ METHODS = {  # the same weights for all: they differ in the states alone
     "layer-wise W4/M4": "paper+separate+gptq+layerwise+uniform+w4m4",
     "bridge W4/M4": "paper+separate+gptq+uniform+w4m4",
     "MPBA W4/M4": "paper+separate+gptq+w4m4",
+    "default W4/M4": "w4m4",
+    "default W4/M2": "w4m2",
+}
+CODINGS = {"reuse": "reuse+uniform", "FlowQ": "flowq+uniform", "layer-wise": "layerwise+uniform",
+           "bridge": "uniform", "MPBA": ""}  # fmt: skip
+CONVERTED = {
+    "W4/M32": METHODS["W4/M32"],
+    **{
+        f"{name} W4/M{bits}": "+".join(filter(None, ("paper+separate+gptq", words, f"w4m{bits}")))
+        for bits in (4, 2)
+        for name, words in CODINGS.items()
+    },
     "default W4/M4": "w4m4",
     "default W4/M2": "w4m2",
 }
@@ -74,13 +90,24 @@ def nmnist(graph: Path, recordings: Path) -> Iterator[tuple[str, nn.Module, Any,
     yield "N-MNIST, convolutional", model, SampleBatches(train, 8), SampleBatches(test, 10), changes
 
 
+def resnet20(checkpoint: Path, cifar: Path) -> Iterator[tuple[str, nn.Module, Any, Any, dict[str, Any]]]:
+    train, test = (
+        CifarSamples(cifar, "cifar10", split, Preprocessing(mean=MEAN, std=STD)) for split in (True, False)
+    )
+    model = converted(checkpoint, train[range(512)][0], steps=32)
+    changes = {"calibration": 64, "holdout": 32, "micro_batch": 8}
+    tested = SampleBatches(test, 50, indices=range(1000))
+    yield "CIFAR-10, converted ResNet20", model, SampleBatches(train, 8), tested, changes
+
+
 def measure(case: tuple[str, nn.Module, Any, Any, dict[str, Any]], seeds: list[int], out: Path) -> Any:
     name, model, calibration, test, changes = case
+    methods = CONVERTED if "converted" in name else METHODS
     found = compare(
         model,
         calibration,
         test,
-        [f"{label}={spec}" for label, spec in METHODS.items()],
+        [f"{label}={spec}" for label, spec in methods.items()],
         seeds,
         folder=out,
         baseline="W4/M32",
@@ -102,7 +129,7 @@ def table(results: dict[str, Any]) -> str:
     """A line a method, a column a network: mean score and spread over the seeds."""
     head = ["", *(f"{name}, {r['samples']} samples" for name, r in results.items())]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for label in ("float", *METHODS):
+    for label in dict.fromkeys(("float", *METHODS, *CONVERTED)):
         cells = [label]
         for r in results.values():
             row = next((row for row in r["rows"] if row["method"] == label), None)
@@ -124,6 +151,8 @@ def main() -> None:
     p.add_argument("--braille", type=Path, metavar="DIR")
     p.add_argument("--nmnist-nir", type=Path, metavar="FILE")
     p.add_argument("--nmnist", type=Path, metavar="FILE")
+    p.add_argument("--resnet20", type=Path, metavar="FILE")
+    p.add_argument("--cifar10", type=Path, metavar="DIR")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", type=Path, default=Path("runs/foreign"))
     p.add_argument("--write", action="store_true", help="only write the table anew")
@@ -133,6 +162,8 @@ def main() -> None:
         cases = [] if args.braille is None else list(braille(args.braille))
         if args.nmnist_nir is not None and args.nmnist is not None:
             cases += nmnist(args.nmnist_nir, args.nmnist)
+        if args.resnet20 is not None and args.cifar10 is not None:
+            cases += resnet20(args.resnet20, args.cifar10)
         for case in cases:
             results[case[0]] = measure(case, args.seeds, args.out)
             write_whole(RESULTS, json.dumps(results, indent=1) + "\n")

@@ -198,7 +198,7 @@ def test_no_batch_axis() -> None:
         list(micro_batches(torch.tensor(1.0), 16))
 
 
-@pytest.mark.parametrize("samples", [3, None, "file.npz", {"x": torch.zeros(2, 3)}, [{"x": 1}], [()], [None]])
+@pytest.mark.parametrize("samples", [3, None, "file.npz", {"x": 1}, [{"x": 1}], [()], [None]])
 def test_things_that_are_no_samples(samples: Any) -> None:
     with pytest.raises(DataError) as e:
         list(micro_batches(samples, 16))

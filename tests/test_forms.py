@@ -85,7 +85,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "meta batches": ([X.to("meta")], "meta hold no numbers"),
     "complex": (X.to(torch.complex64), "give real numbers"),
     "text": ("file.npz", "got str"),
-    "mapping": ({"x": X}, "got dict"),
+    "mapping": ({"a": X, "b": X}, "name its samples x"),
     "shapes": ([(X, Y), (X[:, :1], Y)], "different shapes"),
 }
 

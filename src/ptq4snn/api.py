@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ptq4snn.calibration.calibration_set import micro_batches
 from ptq4snn.discovery.discover import Discovery, discover
+from ptq4snn.discovery.input_types import input_type, refuse_several_inputs, widened
 from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.discovery.model_digest import weights_digest
 from ptq4snn.discovery.opening import bake, readable
@@ -25,13 +26,26 @@ from ptq4snn.recipe import Recipe
 
 __all__ = ["evaluate", "inspect", "load", "quantize"]
 
+HIDDEN = {  # wrappers that cannot be taken off
+    "ScriptModule": "hides its Python code; give the torch.nn.Module that it was made from",
+    "FullyShardedDataParallel": "holds a share of the weights; load the whole state_dict into the model "
+    "inside of it and give that",
+}
+
 
 def check_module(model: Any) -> None:
     """Refuse what is not a model, in words."""
     if isinstance(model, Mapping):
         raise UnsupportedModel("this is a state_dict, weights without code: build the model and give that")
     if not isinstance(model, nn.Module):
-        raise UnsupportedModel(f"a model must be a torch.nn.Module, not {type(model).__name__}")
+        raise UnsupportedModel(
+            f"a model must be a torch.nn.Module, not {type(model).__name__}; give the module itself, not "
+            "what was exported from it"
+        )
+    for name, module in model.named_modules():
+        kind = next((k for k in HIDDEN if k in [c.__name__ for c in type(module).__mro__]), None)
+        if kind is not None:
+            raise UnsupportedModel(f"{name or 'the model'} is a {kind}, which {HIDDEN[kind]}")
 
 
 def quantize(
@@ -95,6 +109,8 @@ def inspect(model: nn.Module, sample: Any, batch_axis: int = 0) -> Discovery:
     check_module(model)
     first: Tensor = next(micro_batches(sample, 2, batch_axis))
     with torch.random.fork_rng(devices=[]):
-        found = readable(model)
+        found = widened(readable(model))
+        refuse_several_inputs(found)
+        first = first.to(input_type(found, first))
         bake(found, [first])
         return discover(found, first, batch_axis)

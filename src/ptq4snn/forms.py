@@ -34,9 +34,11 @@ def batches_in(data: Any, batch_axis: int = 0, labels: bool = True, size: int = 
         return _split(as_tensor(data), None, batch_axis, size)
     if is_pair(data, batch_axis):
         return _split(as_tensor(data[0]), as_tensor(data[1]), batch_axis, size)
+    if isinstance(data, Mapping):
+        return _split(*inputs_and_labels(data, labels), batch_axis, size)
     if is_data_set(data):
         return _stacked(data, batch_axis, labels)
-    if not isinstance(data, Iterable) or isinstance(data, str | bytes | Mapping):
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes):
         raise DataError(
             f"samples must be a tensor, a data set or an iterable of batches, got {type(data).__name__}"
         )

@@ -18,6 +18,7 @@ from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
 from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.discovery.folding import Folded, fold, verify
+from ptq4snn.discovery.input_types import input_type, refuse_several_inputs, widened
 from ptq4snn.discovery.looping import Looped
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
@@ -143,7 +144,8 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """Trace, fold and verify the model, and observe it in one float pass over the samples."""
     progress = progress or Silent()
-    original = copy_model(unwrapped(model)).requires_grad_(False)
+    original = widened(copy_model(unwrapped(model)).requires_grad_(False))
+    refuse_several_inputs(original)
     check_weights(original)
     original = original.to(device) if device is not None else original
     excluded = excluded_modules(original, recipe)
@@ -154,6 +156,7 @@ def prepare(
         recipe.sensitivity_batches * recipe.micro_batch, where, recipe.rounding != "nearest",
     )  # fmt: skip
     first = calibration.open()
+    first = calibration.cast(input_type(original, first.narrow(batch_axis, 0, 1)))
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
     refuse_unbatched(model, few, batch_axis)
     bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])

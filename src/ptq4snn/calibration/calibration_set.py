@@ -127,6 +127,7 @@ class Calibration:
     total: int = 0
     _stream: Iterator[Tensor] | None = None
     _ahead: list[Tensor] = field(default_factory=list)
+    _kind: torch.dtype | None = None
     _apart: int = 0  # held-out micro-batches that `stream` does not hand out
 
     def open(self) -> Tensor:
@@ -145,6 +146,12 @@ class Calibration:
         self.total = sum(x.shape[self.batch_axis] for x in self.held_out[:share])
         return self.held_out[0]
 
+    def cast(self, kind: torch.dtype) -> Tensor:
+        """All samples in this type from here on; returns the first micro-batch again."""
+        self._kind = kind
+        self.held_out = [x.to(kind) for x in self.held_out]
+        return self.held_out[0]
+
     def stream(self) -> Iterator[Tensor]:
         """The micro-batches that are not held out, once."""
         assert self._stream is not None
@@ -154,6 +161,7 @@ class Calibration:
             yield self._note(x)
 
     def _note(self, x: Tensor) -> Tensor:
+        x = x if self._kind is None else x.to(self._kind)
         self.total += x.shape[self.batch_axis]
         if len(self.kept) * self.size < self.keep:
             self.kept.append(x)

@@ -28,6 +28,7 @@ from ptq4snn.discovery.pairs import (
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.transposing import TRANSPOSED
+from ptq4snn.discovery.unknown import no_neurons, unknown_neuron
 from ptq4snn.discovery.walk import Walk, is_projection, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
@@ -35,7 +36,6 @@ from ptq4snn.frameworks.compound import Before
 from ptq4snn.network.edit import Edit
 
 MOST_EDITS = 4096
-FOREIGN = ("rockpool", "lava", "bindsnet", "spyx", "nengo_dl", "nirtorch", "braincog")
 
 __all__ = ["Discovery", "OutputInfo", "discover", "neuron_specs", "reset_neurons"]
 
@@ -136,22 +136,8 @@ def neuron_specs(model: nn.Module, excluded: Collection[str] = ()) -> dict[str, 
     if not specs and excluded:
         raise UnsupportedModel("no spiking neuron is left to quantize: all of them are excluded")
     if not specs:
-        raise UnsupportedModel(
-            f"the model has no spiking neurons that are known here{_foreign(model)}; supported are the "
-            f"project's own, SpikingJelly's, snnTorch's, Norse's and sinabs's "
-            f"(ptq4snn.frameworks.register adds your own)"
-        )
+        raise no_neurons(model)
     return specs
-
-
-def _foreign(model: nn.Module) -> str:
-    """Neurons of other frameworks, by their package and class."""
-    for name, module in model.named_modules():
-        for kind in type(module).__mro__:
-            if kind.__module__.split(".")[0] in FOREIGN:
-                package = kind.__module__.split(".")[0]
-                return f": '{name or 'the model itself'}' is {package}'s {type(module).__name__}"
-    return ""
 
 
 def _classify(name: str, module: nn.Module, excluded: Collection[str]) -> NodeKind | None:
@@ -171,6 +157,16 @@ def discover(
 ) -> Discovery:
     """Follow `sample` (a batch) through `model` once. The model is put into eval mode. Where integers cannot
     follow it, calls in its code are edited (network/edit.py), in place, and it is followed again."""
+    try:
+        return _edited(model, sample, batch_axis, excluded)
+    except (UnsupportedOperation, UnsupportedModel) as why:
+        unknown = unknown_neuron(model, excluded, why)  # else its first operation would be told, not itself
+        if unknown is None or isinstance(why, UnsupportedNeuron):
+            raise
+        raise unknown from why
+
+
+def _edited(model: nn.Module, sample: Tensor, batch_axis: int, excluded: Collection[str]) -> Discovery:
     edits: tuple[Edit, ...] = ()
     while True:
         graph = _recorded(model, sample, excluded)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ptq4snn.calibration.calibration_set import check
 from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.input_types import input_type
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.evaluation.accuracy import Accuracy
 from ptq4snn.evaluation.segmentation_score import Segmentation
@@ -77,6 +78,7 @@ def evaluate(
 def _evaluate(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progress: Progress) -> Result:
     batch_axis, limit = scoring.batch_axis, scoring.limit
     first: Tensor | None = None
+    kind = torch.float32
     readout: Readout | None = None
     score = None if scoring.task is None else _score(scoring.task, batches)
     samples = 0
@@ -87,7 +89,9 @@ def _evaluate(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progre
         if limit is not None:
             x = x.narrow(batch_axis, 0, min(x.shape[batch_axis], limit - samples))
             y = y if y is None else y[: x.shape[batch_axis]]
-        first = x if first is None else first
+        if first is None:
+            kind = input_type(model, x.narrow(batch_axis, 0, 1).to(_device(model, x)))
+        first, x = x if first is None else first, x.to(kind)
         readout, logits, seconds = _logits(model, x, readout, batch_axis)
         samples += x.shape[batch_axis]
         if y is not None:
@@ -134,11 +138,15 @@ def _fixed(x: Tensor, batch_axis: int) -> list[int]:
     return shape[:batch_axis] + shape[batch_axis + 1 :]
 
 
+def _device(model: nn.Module, x: Tensor) -> torch.device:
+    return next((t.device for t in [*model.parameters(), *model.buffers()]), x.device)
+
+
 def _logits(
     model: nn.Module, x: Tensor, readout: Readout | None, batch_axis: int
 ) -> tuple[Readout, Tensor, float]:
     """Where the logits are, the logits, and the seconds that the model took."""
-    x = x.to(next((t.device for t in [*model.parameters(), *model.buffers()]), x.device))
+    x = x.to(_device(model, x))
     try:
         readout = readout or find_readout(model, x, batch_axis)
         reset_neurons(model)

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from ptq4snn.discovery.batchnorm import left_of_norm
 from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.input_types import in_full
 from ptq4snn.discovery.looping import Looped
 from ptq4snn.discovery.mirror import Mirror
 from ptq4snn.discovery.surgery import copy_model, replace_modules
@@ -127,6 +128,7 @@ class QuantizedModel(nn.Module):
         self, call: Callable[..., Any], outputs: tuple[OutputPlan, ...], *args: Any, **kwargs: Any
     ) -> Any:
         self.clock.start()
+        args, kwargs = tree_map_only(Tensor, in_full, (args, kwargs))
         with exact_arithmetic(next(self.buffers()).device):
             out = call(*args, **kwargs)
         leaves, tree = tree_flatten(out)

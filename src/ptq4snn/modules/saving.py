@@ -17,6 +17,7 @@ from ptq4snn.bundle.plan_arrays import detach
 from ptq4snn.bundle.report_check import BUNDLE, REPORT, check_report
 from ptq4snn.discovery.editing import edit_model
 from ptq4snn.discovery.exclusion import is_inside
+from ptq4snn.discovery.input_types import widened
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError, UnsupportedOperation
@@ -138,7 +139,7 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
     from ptq4snn.modules.quantized import Integers, QuantizedModel
 
     found = read_contents(path)
-    model = readable(model, found.plan.excluded)
+    model = widened(readable(model, found.plan.excluded))
     try:
         edit_model(model, found.plan.edits)
     except (AttributeError, RuntimeError, UnsupportedOperation, ValueError) as why:

@@ -1,0 +1,219 @@
+"""Types of samples and models, wrappers, several inputs, foreign neurons: taken, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ptq4snn
+from ptq4snn.errors import DataError, PTQ4SNNError, UnsupportedModel, UnsupportedNeuron
+from ptq4snn.models.neuron import LIF
+
+FRAMES = torch.randint(0, 4, (48, 5, 8), generator=torch.Generator().manual_seed(0))
+X = FRAMES.float()  # whole numbers, which every type holds
+TYPES = (torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float64)
+
+
+class Net(nn.Module):
+    """x[B, T, 8]; weights that bfloat16 holds too."""
+
+    def __init__(self, neuron: type[nn.Module] = LIF) -> None:
+        super().__init__()
+        self.a, self.n, self.b, self.m = nn.Linear(8, 16), LIF(), nn.Linear(16, 16), neuron()
+        self.head = nn.Linear(16, 3)
+        g = torch.Generator().manual_seed(1)
+        for p in self.parameters():
+            p.data = (torch.randn(p.shape, generator=g) * 0.5).bfloat16().float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.m(self.b(self.n(self.a(x.transpose(0, 1)))))).mean(0)
+        return out
+
+
+def quantized(model: nn.Module, samples: Any) -> ptq4snn.QuantizedModel:
+    return ptq4snn.quantize(model, samples, "w8m8", allocation="uniform", progress=False)
+
+
+@pytest.fixture(scope="module")
+def expected() -> ptq4snn.QuantizedModel:
+    return quantized(Net(), X)
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_samples_of_any_type_are_the_same_numbers(
+    kind: torch.dtype, expected: ptq4snn.QuantizedModel
+) -> None:
+    q = quantized(Net(), X.to(kind))
+    assert q.plan == expected.plan
+    assert torch.equal(q(X.to(kind)), expected(X))
+    labels = expected(X).argmax(1)
+    for model in (q, Net()):
+        found = ptq4snn.evaluate(model, (X.to(kind), labels), progress=False)
+        assert found == {
+            **ptq4snn.evaluate(model, (X, labels), progress=False),
+            "throughput": found["throughput"],
+        }
+    assert list(ptq4snn.inspect(Net(), X.to(kind)).neurons) == ["n", "m"]
+
+
+def test_a_model_that_reads_bytes_itself_gets_bytes() -> None:
+    class Bytes(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            assert x.dtype == torch.uint8
+            return super().forward((x << 6).float() / 64)  # bytes overflow, floats have no shift
+
+    q = quantized(Bytes(), FRAMES.to(torch.uint8))
+    assert torch.equal(q(FRAMES.to(torch.uint8)), quantized(Net(), X)(X))
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("samples", [torch.float32, torch.bfloat16], ids=str)
+def test_a_model_in_half_precision_is_that_of_its_weights(
+    kind: torch.dtype, samples: torch.dtype, expected: ptq4snn.QuantizedModel, tmp_path: Path
+) -> None:
+    given = Net().to(kind)
+    q = quantized(given, X.to(samples))
+    assert given.a.weight.dtype == kind  # the user's own stays as it is
+    assert q.plan == expected.plan and torch.equal(q(X.to(samples)), expected(X))
+    q.save(tmp_path / "half.ptq")
+    assert torch.equal(ptq4snn.load(tmp_path / "half.ptq", Net().to(kind))(X.to(kind)), expected(X))
+
+
+def test_one_half_layer_is_enough(expected: ptq4snn.QuantizedModel) -> None:
+    mixed = Net()
+    mixed.b.half()
+    assert torch.equal(quantized(mixed, X)(X), expected(X))
+
+
+def test_wrappers_are_taken_off(expected: ptq4snn.QuantizedModel) -> None:
+    inner = Net()
+    inner.b = torch.compile(inner.b)  # type: ignore[assignment]
+    compiled = Net()
+    compiled.compile()
+    wrapped: list[Any] = [nn.DataParallel(Net()), torch.compile(Net()), inner, compiled]
+    for model in wrapped:
+        assert quantized(model, X).plan == expected.plan
+
+
+def test_a_mapping_is_samples_with_names(expected: ptq4snn.QuantizedModel) -> None:
+    y = torch.zeros(len(X), dtype=torch.int64)
+    assert quantized(Net(), {"frames": X, "labels": y}).plan == expected.plan
+    assert quantized(Net(), [{"events": X, "target": y}]).plan == expected.plan
+
+
+class Two(Net):
+    def forward(self, x: Tensor, more: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x + more)
+
+
+class Sharded(Net):
+    pass
+
+
+Sharded.__name__ = "FullyShardedDataParallel"
+
+
+@pytest.mark.parametrize(
+    ("make", "samples", "words"),
+    [
+        (Two, [(X, X)], ("several inputs, x, more", "one tensor")),
+        (lambda: torch.jit.trace(Net(), X), X, ("ScriptModule", "torch.nn.Module that it was made from")),
+        (Sharded, X, ("FullyShardedDataParallel", "share of the weights")),
+        (lambda: object(), X, ("torch.nn.Module", "not object")),
+    ],
+    ids=["two inputs", "script", "sharded", "no module"],
+)
+@pytest.mark.parametrize("call", [quantized, ptq4snn.inspect])
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_what_cannot_be_taken_is_named(make: Any, samples: Any, words: tuple[str, ...], call: Any) -> None:
+    with pytest.raises(UnsupportedModel) as e:
+        call(make(), samples)
+    assert all(w in str(e.value) for w in words)
+
+
+def test_a_state_that_a_loop_hands_on_is_no_second_input() -> None:
+    class Step(Net):
+        def forward(self, x: Tensor, spikes: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(x)
+
+    q = ptq4snn.quantize(
+        Step(), X, "w8m8", allocation="uniform", progress=False, loop=lambda net, x: net(x, torch.zeros(1))
+    )
+    assert torch.equal(q.sequence(X), quantized(Net(), X)(X))
+
+
+class AdaptiveLIF(nn.Module):
+    """A neuron that no adapter knows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        v, out = torch.zeros_like(x[0]), []
+        for current in x:
+            v = 0.5 * v + current
+            out.append((v > 1).to(x))
+            v = v - out[-1]
+        return torch.stack(out)
+
+
+class MyIFNode(AdaptiveLIF):
+    pass
+
+
+class LIFTorch(AdaptiveLIF):
+    pass
+
+
+LIFTorch.__module__ = "rockpool.nn.modules"
+
+
+class Only(nn.Module):
+    """Without a neuron that is known."""
+
+    def __init__(self, neuron: type[nn.Module]) -> None:
+        super().__init__()
+        self.a, self.m = nn.Linear(8, 4), neuron()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.m(self.a(x.transpose(0, 1))).mean(0)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (AdaptiveLIF, "of class AdaptiveLIF; the nearest that is known is ptq4snn.models.neuron.LIF"),
+        (MyIFNode, "of class MyIFNode; the nearest that is known is SpikingJelly's IFNode"),
+        (LIFTorch, "rockpool's LIFTorch; export the network to NIR"),
+    ],
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_unknown_neuron_is_told_with_the_nearest_known(
+    kind: type[nn.Module], words: str, alone: bool
+) -> None:
+    with pytest.raises(UnsupportedModel if alone else UnsupportedNeuron) as e:
+        quantized(Only(kind) if alone else Net(kind), X)
+    assert f"'m' is {words}" in str(e.value) and "docs/guide.md, 'A neuron of your own'" in str(e.value)
+    assert ('overrides={"m": {"exclude": True}}' in str(e.value)) is not alone
+    assert str(e.value).count(". ") <= 1
+
+
+def test_an_unknown_neuron_can_stay_float() -> None:
+    q = ptq4snn.quantize(
+        Net(AdaptiveLIF), X, "w8m8", allocation="uniform", progress=False, overrides={"m": {"exclude": True}}
+    )
+    assert q.report["summary"]["agreement"] > 0.8
+
+
+def test_the_page_that_is_named_has_that_heading() -> None:
+    page = Path(__file__).parents[2] / "docs" / "guide.md"
+    assert "### A neuron of your own\n" in page.read_text("utf-8")
+
+
+def test_other_failures_are_told_as_before() -> None:
+    with pytest.raises(DataError, match="cannot run on a sample of shape"):
+        quantized(Net(), X[..., :5].to(torch.uint8))
+    with pytest.raises(PTQ4SNNError, match="no spiking neurons"):
+        quantized(nn.Linear(8, 3), X)
