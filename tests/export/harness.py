@@ -24,7 +24,7 @@ from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import State
 
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Werror")
-SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Case:
         return self.frames[t % len(self.frames)]
 
 
-def case(model: Model, name: str, x: np.ndarray[Any, Any], steps: int, **options: Any) -> Case:
+def case(model: Model, name: str, x: np.ndarray[Any, Any], length: int, **options: Any) -> Case:
     """x has the axes of the model's input and one sample."""
     program = model.program
     axes = (program.input.batch_axis,)
     if program.input.time_axis is not None:
         axes = (program.input.time_axis, *axes)
     frames = np.moveaxis(x, axes, tuple(range(len(axes)))).reshape(-1, int(np.prod(program.input.shape)))
-    return Case(model, generate(model, name, **options), np.ascontiguousarray(frames, dtype=np.float32), steps)
+    return Case(model, generate(model, name, **options), np.ascontiguousarray(frames, dtype=np.float32), length)
 
 
 def expected(case: Case) -> bytes:
@@ -91,44 +91,80 @@ def _flat(y: Any, out: Any) -> Any:
 
 
 def driver(cases: Sequence[Case]) -> str:
-    """main.c for all cases; inputs come from a file, the rest goes to another."""
-    lines = ["#include <stdint.h>", "#include <stdio.h>", "static FILE *to;"]
-    lines += [TRACE, FLOATS]
+    """main.c for all cases: `take` reads the inputs, `give` writes what was made (port.h)."""
+    lines = ["#include <stddef.h>", "#include <stdint.h>", '#include "port.h"', TRACE]
     for one in cases:
         lines += _one(one)
-    lines += ["int main(int argc, char **argv)", "{", "  FILE *from;", "  if (argc != 3) { return 2; }"]
-    lines += ['  from = fopen(argv[1], "rb"); to = fopen(argv[2], "wb");', "  if (!from || !to) { return 3; }"]
-    lines += [f"  if (run_{one.source.name}(from)) {{ return 4; }}" for one in cases]
-    return "\n".join([*lines, "  fclose(from); return fclose(to);", "}", ""])
+    lines += ["int main(void)", "{", "  port_open();"]
+    lines += [f"  if (run_{one.source.name}()) {{ return 4; }}" for one in cases]
+    return "\n".join([*lines, "  port_close();", "  return 0;", "}", ""])
 
 
 TRACE = """
-void trace(int32_t number, const void *row, int size, uint32_t positions, uint32_t channels);
-void trace(int32_t number, const void *row, int size, uint32_t positions, uint32_t channels)
+void trace(int number, const void *row, int size, unsigned positions, unsigned channels)
 {
   const uint32_t each = 8U * (uint32_t)size, words = (channels + each - 1U) / each;
-  fwrite(&number, 4, 1, to);
+  const int32_t name = number;
+  give(&name, 4);
   for (uint32_t p = 0; p < positions; p++) {
     for (uint32_t c = 0; c < channels; c++) {
       const uint32_t at = p * words + c / each;
       const uint32_t word = size == 1 ? ((const uint8_t *)row)[at]
                             : size == 2 ? ((const uint16_t *)row)[at] : ((const uint32_t *)row)[at];
       const uint8_t bit = (uint8_t)((word >> (c % each)) & 1U);
-      fwrite(&bit, 1, 1, to);
+      give(&bit, 1);
     }
   }
-}"""
-FLOATS = "static void whole(int64_t x) { fwrite(&x, 8, 1, to); }\nstatic void real(double x) { fwrite(&x, 8, 1, to); }"
+}
+static void whole(int64_t x) { give(&x, 8); }
+static void real(double x) { give(&x, 8); }
+"""
+PORT = """
+void trace(int, const void *, int, unsigned, unsigned);
+void port_open(void);
+void port_close(void);
+void take(void *to, unsigned size);
+void give(const void *from, unsigned size);
+"""
+HOST = """
+#include "port.h"
+#include <stdio.h>
+#include <stdlib.h>
+static FILE *from, *to;
+void port_open(void) { from = fopen("in.bin", "rb"); to = fopen("out.bin", "wb"); if (!from || !to) { exit(3); } }
+void port_close(void) { fclose(from); fclose(to); }
+void take(void *x, unsigned size) { if (fread(x, 1, size, from) != size) { exit(5); } }
+void give(const void *x, unsigned size) { fwrite(x, 1, size, to); }
+"""
+BOARD = """
+#include "port.h"
+#include "semihosting.h"
+#include <string.h>
+static int from, to;
+static unsigned char buffer[4096];
+static unsigned held;
+void port_open(void) { from = host_open("in.bin", 0); to = host_open("out.bin", 1); }
+static void flush(void) { host_write(to, buffer, held); held = 0; }
+void port_close(void) { flush(); host_close(from); host_close(to); }
+void take(void *x, unsigned size) { if (host_read(from, x, size)) { host_exit(5); } }
+void give(const void *x, unsigned size)
+{
+  if (held + size > sizeof(buffer)) { flush(); }
+  if (size > sizeof(buffer)) { host_write(to, x, size); return; }
+  memcpy(&buffer[held], x, size);
+  held += size;
+}
+"""
 
 
 def _one(case: Case) -> list[str]:
     name, program = case.source.name, case.model.program
     big, inputs = name.upper(), case.frames.shape[1]
-    lines = [f"#define {big}_FLOAT", f'#include "{name}.h"', f"static int run_{name}(FILE *from)", "{"]
+    lines = [f"#define {big}_FLOAT", f'#include "{name}.h"', f"static int run_{name}(void)", "{"]
     lines += [f"  static {name}_state s; static {name}_arena a; static {name}_output out; static float x[{inputs}];"]
     lines += [f"  static uint8_t levels[{big}_LEVELS];", f"  {name}_reset(&s);"]
-    lines += [f"  for (int t = 0; t < {case.steps}; t++) {{", f"    if (fread(x, 4, {inputs}, from) != {inputs}) {{ return 1; }}"]
-    lines += [f"    {name}_levels(x, levels);", f"    fwrite(levels, 1, {big}_LEVELS, to);"]
+    lines += [f"  for (int t = 0; t < {case.steps}; t++) {{", f"    take(x, {4 * inputs});"]
+    lines += [f"    {name}_levels(x, levels);", f"    give(levels, {big}_LEVELS);"]
     lines += [f"    if ({name}_step(&s, &a, levels, &out)) {{ return 1; }}"]
     for op in stateful(case.model):
         if isinstance(op, TimeSum):
@@ -136,7 +172,7 @@ def _one(case: Case) -> list[str]:
             lines.append(f"    for (size_t i = 0; i < {count}; i++) {{ whole((int64_t)s.t{op.output}[i]); }}")
         else:
             field = f"s.{'d' if isinstance(op, Delay) else 'n'}{op.output}"
-            lines.append(f"    fwrite({field}, 1, sizeof({field}), to);")
+            lines.append(f"    give({field}, sizeof({field}));")
     for n, out in enumerate(program.outputs):
         size = int(np.prod(out.shape))
         kind = "double" if out.kind == "count" and out.dtype == "float64" else "float"
@@ -147,31 +183,45 @@ def _one(case: Case) -> list[str]:
     return [*lines, "  }", "  return 0;", "}"]
 
 
-def build(cases: Sequence[Case], folder: Path, compiler: str, flags: Sequence[str]) -> Path:
-    """The program of all cases."""
+def build(
+    cases: Sequence[Case], folder: Path, compiler: str, flags: Sequence[str], board: Sequence[Path] = ()
+) -> Path:
+    """The program of all cases, for this machine or, with the sources of one, for a board."""
+    (folder / "port.h").write_text(PORT)
+    (folder / "port.c").write_text(BOARD if board else HOST)
+    (folder / "main.c").write_text(driver(cases))
     objects = []
-    declared = "void trace(int, const void *, int, unsigned, unsigned);"
-    (folder / "trace.h").write_text(declared + "\n")
     for one in cases:
         for file, content in one.source.files.items():
             (folder / file).write_bytes(content)
         name = one.source.name
-        hook = [f"-D{name.upper()}_TRACE=trace", f"-D{name.upper()}_FLOAT", "-include", str(folder / "trace.h")]
-        objects.append(str(folder / f"{name}.o"))
+        hook = [f"-D{name.upper()}_TRACE=trace", f"-D{name.upper()}_FLOAT", "-include", "port.h"]
+        objects.append(f"{name}.o")
         run([compiler, *STRICT, *flags, *hook, "-c", f"{name}.c", "-o", objects[-1]], folder)
-    (folder / "main.c").write_text(driver(cases))
-    program = folder / "program"
-    run([compiler, "-std=c99", *flags, "main.c", *objects, "-o", str(program)], folder)
-    return program
+    sources = ["main.c", "port.c", *map(str, board)]
+    run([compiler, "-std=gnu99" if board else "-std=c99", *flags, *sources, *objects, "-o", "program"], folder)
+    return folder / "program"
 
 
-def results(program: Path, cases: Sequence[Case], before: Sequence[str] = ()) -> bytes:
+def results(program: Path, cases: Sequence[Case], emulator: Sequence[str] = ()) -> bytes:
     """What the program writes."""
     folder = program.parent
     frames = [case.frame(t) for case in cases for t in range(case.steps)]
     (folder / "in.bin").write_bytes(b"".join(f.tobytes() for f in frames))
-    run([*before, str(program), "in.bin", "out.bin"], folder)
+    (folder / "out.bin").unlink(missing_ok=True)
+    run([*emulator, str(program)], folder)
     return (folder / "out.bin").read_bytes()
+
+
+def compare(cases: Sequence[Case], found: bytes) -> None:
+    """That it is what the NumPy executor makes."""
+    begin = 0
+    for one in cases:
+        wanted = expected(one)
+        mine = np.frombuffer(found[begin : begin + len(wanted)], np.uint8)
+        assert np.array_equal(mine, np.frombuffer(wanted, np.uint8)), one.source.name
+        begin += len(wanted)
+    assert begin == len(found)
 
 
 def run(command: Sequence[str], folder: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from ptq4snn.export.c99.context import Context
 from ptq4snn.export.c99.text import size_of
@@ -68,7 +67,7 @@ def figures_of(ctx: Context, code: list[str], densities: dict[str, float]) -> Fi
     lines = sum(line.strip() not in ("", "{", "}") and not line.lstrip().startswith(("/*", "#")) for line in code)
     return Figures(
         weights=sum(4 * len(packed.words) for _, packed in ctx.weights.values()),
-        tables=ctx.tables.bytes,
+        tables=ctx.tables.bytes(code),
         code=round(PER_LINE * lines),
         state=state_bytes(ctx),
         arena=ctx.plan.arena,
@@ -78,5 +77,3 @@ def figures_of(ctx: Context, code: list[str], densities: dict[str, float]) -> Fi
         wide=tuple(sorted(ctx.wide)),
     )
 
-
-_ = prod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptq4snn.export.c99.text import uses
 from ptq4snn.export.c99.weights import PLANES, lane_terms
 
 __all__ = ["Helpers"]
@@ -23,9 +24,13 @@ class Helpers:
             self._used[what] = text
         return f"{self.name}_{what.replace(':', '').replace(',', '_')}"
 
-    @property
-    def lines(self) -> list[str]:
-        return [line for text in self._used.values() for line in (*text, "")]
+    def lines(self, code: list[str]) -> list[str]:
+        """The helpers that `code` calls, and those that they call."""
+        out: list[str] = []
+        for what, text in reversed(self._used.items()):
+            if uses([*code, *out], self.use(what)):
+                out = [*text, "", *out]
+        return out
 
 
 def _even(h: Helpers, size: str) -> list[str]:

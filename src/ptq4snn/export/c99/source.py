@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
@@ -12,10 +11,10 @@ from ptq4snn.export.c99.context import Context
 from ptq4snn.export.c99.figures import Figures, figures_of
 from ptq4snn.export.c99.helpers import Helpers
 from ptq4snn.export.c99.kernels import function, parameters
-from ptq4snn.export.c99.levels import front_lines
+from ptq4snn.export.c99.levels import front_lines, level_count
 from ptq4snn.export.c99.outputs import copy_lines, decoder_lines
 from ptq4snn.export.c99.plan import Plan, plan_of
-from ptq4snn.export.c99.text import Tables, block, initializer
+from ptq4snn.export.c99.text import Tables, block, initializer, size_of
 from ptq4snn.network.program import Delay, Neuron, Operation, TimeSum
 from ptq4snn.runtime.decode import late_heads
 from ptq4snn.runtime.parameters import Model
@@ -59,11 +58,12 @@ def write_source(
     steps = model.program.steps if fixed_steps(model) else min(model.bounds.steps, MOST_STEPS)
     driver = _driver(ctx, steps)
     reset = _reset(ctx)
-    flush = block(functions, 0)
-    front = ["#ifdef " + f"{name.upper()}_FLOAT", "", *front_lines(ctx)]
+    front = front_lines(ctx)
     for n in range(len(model.program.outputs)):
         front += decoder_lines(ctx, n)
-    front.append("#endif")
+    code = [*functions, *reset, *driver]
+    helpers = ctx.helpers.lines(code)
+    tables = ctx.tables.lines(code)
     lines = [
         f'#include "{name}.h"',
         "",
@@ -74,16 +74,17 @@ def write_source(
         "#endif",
         "",
         *_weights(ctx, section, embed),
-        *ctx.tables.lines,
+        *tables,
         "",
-        *ctx.helpers.lines,
-        *flush,
-        *reset,
-        *driver,
+        *helpers,
+        *code,
+        f"#ifdef {name.upper()}_FLOAT",
+        "",
+        *ctx.tables.lines(front, code),
         *front,
-        "",
+        "#endif",
     ]
-    return Written(ctx, lines, figures_of(ctx, [*ctx.helpers.lines, *functions], densities), steps)
+    return Written(ctx, lines, figures_of(ctx, [*helpers, *code], densities), steps)
 
 
 def _context(model: Model, name: str, plan: Plan, paths: dict[str, str]) -> Context:
@@ -117,7 +118,7 @@ def _weights(ctx: Context, section: str | None, embed: bool) -> list[str]:
 
 def _reset(ctx: Context) -> list[str]:
     """Everything at rest: 0, in its packed form."""
-    body = [f"memset(s, 0, sizeof(*s));"]  # noqa: F541
+    body = ["memset(s, 0, sizeof(*s));"]
     for op in stateful(ctx.model):
         if isinstance(op, TimeSum):
             continue
@@ -153,12 +154,9 @@ def _calls(ctx: Context, phases: tuple[str, ...]) -> list[str]:
         op = ctx.model.program.operations[group.root]
         if isinstance(op, Neuron):
             place = ctx.plan.places[op.output]
-            size = 8 // 8 * {"uint8_t": 1, "uint16_t": 2, "uint32_t": 4}[place.type]
-            lines += [
-                f"#ifdef {ctx.name.upper()}_TRACE",
-                f"{ctx.name.upper()}_TRACE({group.root}, {place.pointer}, {size}, {place.value.positions}, {place.value.channels});",
-                "#endif",
-            ]
+            shape = f"{size_of(place.type)}, {place.value.positions}, {place.value.channels}"
+            macro = f"{ctx.name.upper()}_TRACE"
+            lines += [f"#ifdef {macro}", f"{macro}({group.root}, {place.pointer}, {shape});", "#endif"]
     if "late" in phases:  # a sum over time may be an output itself
         for group in ctx.plan.groups:
             if group.phase == "timed" and _sums(ctx, group.root):
@@ -182,7 +180,7 @@ def _driver(ctx: Context, steps: int) -> list[str]:
     finish = [f"{name}_finish(s, a, out);"]
     if last:
         finish = [f"if ({last}) {{", *block(finish), "}"]
-    moves = "" if model.program.input.time_axis is None else f" + t * {prod_levels(ctx)}U"
+    moves = "" if model.program.input.time_axis is None else f" + t * {level_count(ctx)}U"
     target = "&out[t]" if any(o.time_axis is not None for o in model.program.outputs) else "out"
     end = "&out[steps - 1U]" if target != "out" else "out"
     refuse = f"steps != {model.program.steps}U" if last else f"steps == 0U || steps > {steps}U"
@@ -222,16 +220,8 @@ def _driver(ctx: Context, steps: int) -> list[str]:
     ]  # fmt: skip
 
 
-def prod_levels(ctx: Context) -> int:
-    from ptq4snn.export.c99.levels import level_count
-
-    return level_count(ctx)
-
-
 def _counted(model: Model) -> bool:
     """Whether something depends on how many steps there were."""
     sums = any(isinstance(op, TimeSum) for op in model.program.operations)
     return sums or any(("steps",) in out.scalings for out in model.program.outputs)
 
-
-_ = prod

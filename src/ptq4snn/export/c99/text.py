@@ -86,9 +86,8 @@ class Tables:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.lines: list[str] = []
-        self.bytes = 0
         self._known: dict[tuple[str, bytes], str] = {}
+        self._text: dict[str, tuple[int, list[str]]] = {}  # of a symbol: bytes and lines
 
     def table(self, values: Any, note: str) -> str:
         """The symbol of an array that holds `values`."""
@@ -98,10 +97,21 @@ class Tables:
         if key not in self._known:
             symbol = self._known[key] = f"{self.name}_t{len(self._known)}"
             literals = (number(x, kind == "int64_t") for x in array.tolist())
-            self.lines += [f"/* {note} */", f"static const {kind} {symbol}[{len(array)}] = {{"]
-            self.lines += [*initializer(literals), "};"]
-            self.bytes += len(array) * size_of(kind)
+            head = [f"/* {note} */", f"static const {kind} {symbol}[{len(array)}] = {{"]
+            self._text[symbol] = len(array) * size_of(kind), [*head, *initializer(literals), "};"]
         return self._known[key]
+
+    def _named(self, code: Sequence[str]) -> set[str]:
+        return set(re.findall(rf"\b{self.name}_t\d+\b", "\n".join(code)))
+
+    def lines(self, code: Sequence[str], besides: Sequence[str] = ()) -> list[str]:
+        """The arrays that `code` names, and `besides` does not."""
+        named = self._named(code) - self._named(besides)
+        return [line for symbol, (_, text) in self._text.items() if symbol in named for line in text]
+
+    def bytes(self, code: Sequence[str]) -> int:
+        named = self._named(code)
+        return sum(size for symbol, (size, _) in self._text.items() if symbol in named)
 
     def per(self, values: Any, variable: str, note: str, wide: bool = False) -> str:
         """An expression for values[variable], int32_t or int64_t: a number where all are alike."""
