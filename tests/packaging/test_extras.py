@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": (["m.ptq"], "torch"),
     "run": (["m.ptq", "x.npy", "--stream"], None),
     "bench": (["m.ptq", "--batch", "1", "--kernels", "numpy"], None),
+    "export": (["m.ptq", "--to", "c", "--out", "sources"], None),
     "summary": (["m.ptq"], None),
     "report": (["m.ptq", "--figures", "drawn"], "jinja2"),
     "figure": (["memory", "m.ptq", "--out", "f.json"], None),

@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
         ("evaluate", evaluate_options, "measure the accuracy of a bundle"),
         ("run", run_options, "run a bundle on an array of samples, as integers and without torch"),
         ("bench", bench_options, "measure speed and memory of a bundle, and how near they are to the peak"),
+        ("export", export_options, "write a bundle as C for microcontrollers"),
         ("summary", summary_options, "show a finished run on one screen"),
         ("report", report_options, "make an HTML page of a finished run"),
         ("figure", figure_options, "draw a figure of the paper from a finished run"),
@@ -188,6 +189,28 @@ def bench_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--threads", type=numbers, default=[1], metavar="N,N", help="threads (1)")
     p.add_argument("--seconds", type=at_least(1), default=1, metavar="N", help="of each measurement (1)")
     kernel_options(p)
+
+
+def export_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("bundle", metavar="MODEL.ptq", help="bundle that quantize wrote")
+    p.add_argument("--to", required=True, choices=["c"], help="what is written")
+    p.add_argument("--out", required=True, metavar="DIR", help="the folder of the sources, which is made")
+    p.add_argument("--name", metavar="NAME", help="begins all names in C and the files' (the bundle's)")
+    p.add_argument("--section", metavar="NAME", help="the linker's section of the weights, such as .flash2")
+    p.add_argument(
+        "--weights",
+        default="c",
+        choices=["c", "bin", "mem", "hex"],
+        help="in the source, or beside it: raw, for $readmemh, Intel HEX (c)",
+    )
+    p.add_argument("--steps", type=at_least(1), metavar="T", help="the most of a sequence (65,536)")
+    p.add_argument(
+        "--path",
+        default="event",
+        choices=["event", "dense", "auto"],
+        help="loops over spikes, over all inputs, or by what --samples show (event)",
+    )
+    p.add_argument("--samples", metavar="FILE", help="inputs, .npy, .npz or .safetensors: for --path auto, and counts")
 
 
 def summary_options(p: argparse.ArgumentParser) -> None:
