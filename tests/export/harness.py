@@ -47,7 +47,9 @@ def case(model: Model, name: str, x: np.ndarray[Any, Any], length: int, **option
     if program.input.time_axis is not None:
         axes = (program.input.time_axis, *axes)
     frames = np.moveaxis(x, axes, tuple(range(len(axes)))).reshape(-1, int(np.prod(program.input.shape)))
-    return Case(model, generate(model, name, **options), np.ascontiguousarray(frames, dtype=np.float32), length)
+    return Case(
+        model, generate(model, name, **options), np.ascontiguousarray(frames, dtype=np.float32), length
+    )
 
 
 def expected(case: Case) -> bytes:
@@ -161,7 +163,9 @@ def _one(case: Case) -> list[str]:
     name, program = case.source.name, case.model.program
     big, inputs = name.upper(), case.frames.shape[1]
     lines = [f"#define {big}_FLOAT", f'#include "{name}.h"', f"static int run_{name}(void)", "{"]
-    lines += [f"  static {name}_state s; static {name}_arena a; static {name}_output out; static float x[{inputs}];"]
+    lines += [
+        f"  static {name}_state s; static {name}_arena a; static {name}_output out; static float x[{inputs}];"
+    ]
     lines += [f"  static uint8_t levels[{big}_LEVELS];", f"  {name}_reset(&s);"]
     lines += [f"  for (int t = 0; t < {case.steps}; t++) {{", f"    take(x, {4 * inputs});"]
     lines += [f"    {name}_levels(x, levels);", f"    give(levels, {big}_LEVELS);"]
@@ -199,7 +203,9 @@ def build(
         objects.append(f"{name}.o")
         run([compiler, *STRICT, *flags, *hook, "-c", f"{name}.c", "-o", objects[-1]], folder)
     sources = ["main.c", "port.c", *map(str, board)]
-    run([compiler, "-std=gnu99" if board else "-std=c99", *flags, *sources, *objects, "-o", "program"], folder)
+    run(
+        [compiler, "-std=gnu99" if board else "-std=c99", *flags, *sources, *objects, "-o", "program"], folder
+    )
     return folder / "program"
 
 

@@ -24,9 +24,30 @@ class Board:
 
 
 def cortex(cpu: str, machine: str, seeds: range, *flags: str) -> Board:
-    link = ("-nostartfiles", "-specs=nosys.specs", f"-T{HERE / 'mps2.ld'}", f"-I{HERE}", "-Wl,--no-warn-rwx-segments")
-    emulator = ("qemu-system-arm", "-machine", machine, "-display", "none", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native", "-kernel")
-    return Board("arm-none-eabi-gcc", (f"-mcpu={cpu}", "-mthumb", "-O2", *flags, *link), "cortex_m.c", emulator, seeds)
+    link = (
+        "-nostartfiles",
+        "-specs=nosys.specs",
+        f"-T{HERE / 'mps2.ld'}",
+        f"-I{HERE}",
+        "-Wl,--no-warn-rwx-segments",
+    )
+    emulator = (
+        "qemu-system-arm",
+        "-machine",
+        machine,
+        "-display",
+        "none",
+        "-monitor",
+        "none",
+        "-serial",
+        "none",
+        "-semihosting-config",
+        "enable=on,target=native",
+        "-kernel",
+    )
+    return Board(
+        "arm-none-eabi-gcc", (f"-mcpu={cpu}", "-mthumb", "-O2", *flags, *link), "cortex_m.c", emulator, seeds
+    )
 
 
 BOARDS = {
@@ -56,5 +77,7 @@ def test_random_programs_on(name: str, tmp_path: Path) -> None:
         if shutil.which(tool) is None:
             pytest.skip(f"there is no {tool} here")
     cases = [random_case(seed) for seed in board.seeds]
-    program = build(cases, tmp_path, board.compiler, board.flags, [HERE / board.start, HERE / "semihosting.c"])
+    program = build(
+        cases, tmp_path, board.compiler, board.flags, [HERE / board.start, HERE / "semihosting.c"]
+    )
     compare(cases, results(program, cases, board.emulator))

@@ -210,7 +210,9 @@ def export_options(p: argparse.ArgumentParser) -> None:
         choices=["event", "dense", "auto"],
         help="loops over spikes, over all inputs, or by what --samples show (event)",
     )
-    p.add_argument("--samples", metavar="FILE", help="inputs, .npy, .npz or .safetensors: for --path auto, and counts")
+    p.add_argument(
+        "--samples", metavar="FILE", help="inputs, .npy, .npz or .safetensors: for --path auto, and counts"
+    )
 
 
 def summary_options(p: argparse.ArgumentParser) -> None:

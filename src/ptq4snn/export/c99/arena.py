@@ -54,7 +54,9 @@ def _lives(plan: Plan, program: Program) -> list[Life]:
         for op in delays:
             v = op.inputs[0]
             end[v] = max(end[v], at[root])
-    lives = [Life(plan.places[v], begin[v], end[v]) for v in begin if plan.places[v].kind in ("packed", "whole")]
+    lives = [
+        Life(plan.places[v], begin[v], end[v]) for v in begin if plan.places[v].kind in ("packed", "whole")
+    ]
     for n, group in enumerate(plan.groups):
         lives += [Life(place, n, n) for place in group.scratch.values()]
     return lives

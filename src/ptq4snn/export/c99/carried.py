@@ -32,11 +32,13 @@ def store_lines(ctx: Context, op: Delay) -> list[str]:
 
 
 def _access(ctx: Context, op: Delay) -> tuple[str, str]:
-    (width, _), = rows_of(ctx.model, op).widths
+    ((width, _),) = rows_of(ctx.model, op).widths
     row = f"s->d{op.output}"
     if width == 1:
         byte, shift = f"{row}[f / 8U]", "(f % 8U)"
-        put = f"{byte} = (uint8_t)(((uint32_t){byte} & ~(1U << {shift})) | (((uint32_t){{}} & 1U) << {shift}));"
+        put = (
+            f"{byte} = (uint8_t)(((uint32_t){byte} & ~(1U << {shift})) | (((uint32_t){{}} & 1U) << {shift}));"
+        )
         return f"-(int32_t)(((uint32_t){byte} >> {shift}) & 1U)", put
     return state_access(ctx, row, "", "f", width, 0)
 

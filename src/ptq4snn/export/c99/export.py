@@ -12,7 +12,8 @@ from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.export.c99.figures import Figures
 from ptq4snn.export.c99.files import FORMS, weight_file
 from ptq4snn.export.c99.header import facts, header_lines
-from ptq4snn.export.c99.names import identifier, name_of, section as checked_section
+from ptq4snn.export.c99.names import identifier, name_of
+from ptq4snn.export.c99.names import section as checked_section
 from ptq4snn.export.c99.source import Written, write_source
 from ptq4snn.files import check_target, short, write_together
 from ptq4snn.network.program import MatMul, Project
@@ -63,7 +64,14 @@ def c(
     """
     stem = name if name is not None else "network" if isinstance(model, Model) else name_of(Path(model).stem)
     source = generate(
-        model, stem, section=section, weights=weights, steps=steps, path=path, samples=samples, densities=densities
+        model,
+        stem,
+        section=section,
+        weights=weights,
+        steps=steps,
+        path=path,
+        samples=samples,
+        densities=densities,
     )
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
@@ -115,7 +123,9 @@ def _for_steps(model: Model, steps: int | None) -> Model:
     if steps is None:
         steps = min(model.bounds.steps, MAX_STEPS)
     if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= model.bounds.steps:
-        raise PTQ4SNNError(f"steps is {short(repr(steps))}: give a whole number from 1 to {model.bounds.steps:,}")
+        raise PTQ4SNNError(
+            f"steps is {short(repr(steps))}: give a whole number from 1 to {model.bounds.steps:,}"
+        )
     bounds = prove_for(model.program, model.projections, model.neurons, model.mirrors, steps)
     return replace(model, bounds=bounds)
 
@@ -124,7 +134,9 @@ def _limit(model: Model) -> None:
     size = sum(p.weight.size * p.bits // 8 for p in model.projections.values())
     tables = sum(op.index.count for op in model.program.operations if hasattr(op, "index"))
     if size + tables > MAX_BYTES:
-        raise PTQ4SNNError(f"the network has {size + tables:,} bytes of weights and tables: C is written of up to {MAX_BYTES:,}")
+        raise PTQ4SNNError(
+            f"the network has {size + tables:,} bytes of weights and tables: C is written of up to {MAX_BYTES:,}"
+        )
 
 
 def _densities(model: Model, samples: Any) -> dict[str, float]:
@@ -149,7 +161,9 @@ def _paths(model: Model, path: str, densities: Mapping[str, float]) -> dict[str,
         if path == "auto":
             density = densities.get(op.name)
             if density is not None and (not isinstance(density, (int, float)) or not 0 <= density <= 1):
-                raise DataError(f"the density of '{op.name}' is {short(repr(density))}: give a number from 0 to 1")
+                raise DataError(
+                    f"the density of '{op.name}' is {short(repr(density))}: give a number from 0 to 1"
+                )
             sparse = sparse if density is None else density < DENSE
         out[op.name] = "event" if sparse and path != "dense" else "dense"
     return out

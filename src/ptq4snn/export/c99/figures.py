@@ -64,7 +64,9 @@ def figures_of(ctx: Context, code: list[str], densities: dict[str, float]) -> Fi
             additions += own * densities.get(op.name, 1.0)
         elif isinstance(op, Neuron):
             updates += value.positions * value.channels
-    lines = sum(line.strip() not in ("", "{", "}") and not line.lstrip().startswith(("/*", "#")) for line in code)
+    lines = sum(
+        line.strip() not in ("", "{", "}") and not line.lstrip().startswith(("/*", "#")) for line in code
+    )
     return Figures(
         weights=sum(4 * len(packed.words) for _, packed in ctx.weights.values()),
         tables=ctx.tables.bytes(code),
@@ -76,4 +78,3 @@ def figures_of(ctx: Context, code: list[str], densities: dict[str, float]) -> Fi
         updates=updates,
         wide=tuple(sorted(ctx.wide)),
     )
-

@@ -79,7 +79,9 @@ def _use(written: Written, each: bool) -> list[str]:
     places = []
     for op in quantizers(ctx):
         v, place = program.values[op.output], ctx.plan.places[op.output]
-        places.append(f"   levels[{place.offset} + p * {v.channels} + c], p < {v.positions}, c < {v.channels}")
+        places.append(
+            f"   levels[{place.offset} + p * {v.channels} + c], p < {v.positions}, c < {v.channels}"
+        )
     return [
         f"   Input: levels 0 .. 255, {shown}; position p and channel c stand at",
         *places,
@@ -91,24 +93,40 @@ def _use(written: Written, each: bool) -> list[str]:
         "",
         "   Each session has a state; the arena holds nothing between two calls, so that sessions that do not",
         f"   run at the same time share one. {_sequence(each)}",
-        *(["   The network reads a mean over time: outputs are there after the last step only."] if fixed_steps(ctx.model) else []),
+        *(
+            ["   The network reads a mean over time: outputs are there after the last step only."]
+            if fixed_steps(ctx.model)
+            else []
+        ),
     ]
 
 
 def _sequence(each: bool) -> str:
-    return "Of a sequence, out has one entry for every step." if each else "Of a sequence, out is that of its end."
+    return (
+        "Of a sequence, out has one entry for every step."
+        if each
+        else "Of a sequence, out is that of its end."
+    )
 
 
 def _state(written: Written) -> list[str]:
     ctx = written.ctx
-    lines = ["/* states, packed at their widths: rows of fields, the widest first, lowest bits first */", "typedef struct {"]
+    lines = [
+        "/* states, packed at their widths: rows of fields, the widest first, lowest bits first */",
+        "typedef struct {",
+    ]
     lines.append("  uint32_t steps; /* since the reset */")
     arrays = []
     for op in stateful(ctx.model):
         if isinstance(op, TimeSum):
             place = ctx.plan.places[op.output]
             size = place.value.positions * place.value.channels
-            arrays.append((size_of(place.type), f"  {place.type} t{op.output}[{size}]; /* sum over time {comment(op.name)} */"))
+            arrays.append(
+                (
+                    size_of(place.type),
+                    f"  {place.type} t{op.output}[{size}]; /* sum over time {comment(op.name)} */",
+                )
+            )
         else:
             assert isinstance(op, (Delay, Neuron))
             rows = rows_of(ctx.model, op)
@@ -125,7 +143,13 @@ def _arena(written: Written) -> list[str]:
     members = [f"  {kind} {member}[{size // size_of(kind)}];" for kind, member in MEMBERS.items()]
     if "a->i64" not in "\n".join(written.lines):
         members = [m for m in members if "i64" not in m]
-    return ["/* values of the step at hand */", "typedef union {", *members, f"}} {written.ctx.name}_arena;", ""]
+    return [
+        "/* values of the step at hand */",
+        "typedef union {",
+        *members,
+        f"}} {written.ctx.name}_arena;",
+        "",
+    ]
 
 
 def _outputs(written: Written) -> list[str]:
@@ -138,7 +162,9 @@ def _outputs(written: Written) -> list[str]:
         flat = np.unique(scales)
         macro = f"{name.upper()}_SCALE{n}"
         worth = {"count": "counts", "current": "currents", "potential": "potentials"}[out.kind]
-        by = "".join(f", {'divided by the steps' if len(s) == 1 else f'{s[0]} {float(s[1])!r}'}" for s in out.scalings)
+        by = "".join(
+            f", {'divided by the steps' if len(s) == 1 else f'{s[0]} {float(s[1])!r}'}" for s in out.scalings
+        )
         if len(flat) == 1:
             lines.append(f"#define {macro} {float(flat[0])!r}")
         elif scales.ndim and prod(scales.shape) <= MANY:
@@ -146,7 +172,9 @@ def _outputs(written: Written) -> list[str]:
         else:
             lines.append(f"/* {macro}: one for each channel, in {name}_decode{n} */")
         more = f" + {rest!r}" if rest else ""
-        fields.append(f"  {output_type(model, out)} o{n}[{prod(out.shape)}]; /* {shape}, {worth}{by}; one is worth {macro}{more} */")
+        fields.append(
+            f"  {output_type(model, out)} o{n}[{prod(out.shape)}]; /* {shape}, {worth}{by}; one is worth {macro}{more} */"
+        )
     return [*lines, "typedef struct {", *fields, f"}} {name}_output;", ""]
 
 
@@ -162,7 +190,12 @@ def _prototypes(name: str) -> list[str]:
 def _floats(written: Written) -> list[str]:
     name, model = written.ctx.name, written.ctx.model
     size = prod(model.program.input.shape)
-    lines = [f"#ifdef {name.upper()}_FLOAT", f"void {name}_levels(const float *x, uint8_t *levels); /* of {size} numbers */"]
+    lines = [
+        f"#ifdef {name.upper()}_FLOAT",
+        f"void {name}_levels(const float *x, uint8_t *levels); /* of {size} numbers */",
+    ]
     for n, out in enumerate(model.program.outputs):
-        lines.append(f"void {name}_decode{n}(const {name}_output *out, uint32_t steps, {decoder_type(out)} *y);")
+        lines.append(
+            f"void {name}_decode{n}(const {name}_output *out, uint32_t steps, {decoder_type(out)} *y);"
+        )
     return [*lines, "#endif"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ptq4snn.export.c99.text import uses
 from ptq4snn.export.c99.weights import PLANES, lane_terms
 
@@ -165,7 +167,8 @@ def _drain(h: Helpers, size: str) -> list[str]:
         lines.append("    narrow[l] = 0;")
     else:
         lines = [
-            f"    sums[4 * l + {i}] += (narrow[2 * l + {i % 2}] >> {16 * (i // 2)}) & 0xFFFFU;" for i in range(4)
+            f"    sums[4 * l + {i}] += (narrow[2 * l + {i % 2}] >> {16 * (i // 2)}) & 0xFFFFU;"
+            for i in range(4)
         ]
         lines += ["    narrow[2 * l] = 0;", "    narrow[2 * l + 1] = 0;"]
     return [
@@ -339,7 +342,7 @@ static int64_t {h.name}_steps(int64_t x, int64_t bias, uint32_t T, uint32_t step
 }}""".split("\n")
 
 
-_HELPERS = {
+_HELPERS: dict[str, Callable[..., list[str]]] = {
     "even": _even, "first": _first, "get": _get, "put": _put, "add": _add, "wide": _wide, "widen": _widen,
     "drain": _drain, "mac": _mac, "weight": _weight, "phase": _phase, "steps": _steps,
 }  # fmt: skip

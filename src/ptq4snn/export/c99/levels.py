@@ -46,7 +46,11 @@ def _one(ctx: Context, n: int, op: Quantize) -> tuple[list[str], list[str]]:
     inverse, zero = 1 / grid.scales, grid.zeros / 2**16
     tables = []
     for what, values in (("inverse", inverse), ("zero", zero)):
-        tables += [f"static const double {ctx.name}_{what}{n}[{len(values)}] = {{", *initializer(hexes(values)), "};"]
+        tables += [
+            f"static const double {ctx.name}_{what}{n}[{len(values)}] = {{",
+            *initializer(hexes(values)),
+            "};",
+        ]
     c = "c" if len(inverse) > 1 else "0"
     given = f"x[{_element(ctx, index, channels)}]"
     if int(index.min()) < 0:

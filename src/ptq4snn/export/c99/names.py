@@ -17,9 +17,55 @@ SECTION = re.compile(r"[A-Za-z0-9_.$,-]{1,80}")
 UNKNOWN = re.compile(r"[^A-Za-z0-9_. ()<>=+:-]")
 SHOWN = 60
 KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
-    "while main asm typeof bool true false class new delete this template namespace using".split()
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "main",
+        "asm",
+        "typeof",
+        "bool",
+        "true",
+        "false",
+        "class",
+        "new",
+        "delete",
+        "this",
+        "template",
+        "namespace",
+        "using",
+    ]
 )
 
 
@@ -48,5 +94,7 @@ def name_of(stem: str) -> str:
 
 def section(text: str | None) -> str | None:
     if text is not None and not SECTION.fullmatch(text):
-        raise PTQ4SNNError(f"{short(repr(text))} is no section of a linker: give a name such as .flash_weights")
+        raise PTQ4SNNError(
+            f"{short(repr(text))} is no section of a linker: give a name such as .flash_weights"
+        )
     return text

@@ -1,6 +1,6 @@
 """The canonical neuron, one step: states are taken out of their packed rows and put back.
 
-    A = x + rshift(V m, n)      S = A >= theta      A' = 0 or A - rho where it fires      V = clip(rshift(A' m, n))
+A = x + rshift(V m, n)      S = A >= theta      A' = 0 or A - rho where it fires      V = clip(rshift(A' m, n))
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def neuron_loops(ctx: Context, group: Group, op: Neuron, p: str, before: list[st
         cell = _Cell(ctx, group, op, n, "c", np.unique(order), p)
         row = f"{p} * {rows.size}U" if rows.count > 1 and rows.size > 1 else p if rows.count > 1 else ""
         get, put = state_access(ctx, f"s->n{op.output}", row, "f", width, bit)
-        body = given("c", ctx.tables.at(order, "f", "channels of this width"), [*before, *_step(cell, get, put)])
+        body = given(
+            "c", ctx.tables.at(order, "f", "channels of this width"), [*before, *_step(cell, get, put)]
+        )
         lines += loop("f", count, body)
         begin, bit = begin + count, bit + width * count
     return lines
@@ -118,7 +120,9 @@ def state_access(ctx: Context, row: str, begin: str, f: str, width: int, bit: in
     if width in (16, 32):
         size = width // 8
         bytes_ = [f"{row}[{head}{size}U * {f}{f' + {i}U' if i else ''}]" for i in range(size)]
-        parts = " | ".join(f"((uint32_t){b} << {8 * i})" if i else f"(uint32_t){b}" for i, b in enumerate(bytes_))
+        parts = " | ".join(
+            f"((uint32_t){b} << {8 * i})" if i else f"(uint32_t){b}" for i, b in enumerate(bytes_)
+        )
         put = " ".join(f"{b} = (uint8_t)((uint32_t){{0}} >> {8 * i});" for i, b in enumerate(bytes_))
         return f"(int{width}_t)({parts})", put
     each, mask = 8 // width, 2**width - 1
@@ -138,7 +142,9 @@ def _step(cell: _Cell, get: str, put: str, read: bool = False) -> list[str]:
     spikes = ctx.plan.places[op.output]
     lines: list[str] = []
     potential = None if op.potential is None else ctx.plan.places[op.potential]
-    lines.append(f"const {kind} A = {' + '.join(filter(None, (_incoming(cell, wide, read), _charge(cell, wide))))};")
+    lines.append(
+        f"const {kind} A = {' + '.join(filter(None, (_incoming(cell, wide, read), _charge(cell, wide))))};"
+    )
     if potential is not None:
         out = _lifted(cell, potential.wide) if op.carried else "A"
         lines.append(potential.write(cell.p, "c", out))
@@ -146,7 +152,9 @@ def _step(cell: _Cell, get: str, put: str, read: bool = False) -> list[str]:
     lines.append(spikes.write(cell.p, "c", "fires"))
     if op.once:
         return lines
-    return given("v", _plus(get, cell.per(n.zero, "zero")), [*lines, *_settle(cell, kind, wide, put)], "int32_t")
+    return given(
+        "v", _plus(get, cell.per(n.zero, "zero")), [*lines, *_settle(cell, kind, wide, put)], "int32_t"
+    )
 
 
 def _plus(x: str, y: str) -> str:
@@ -179,23 +187,20 @@ def _charge(cell: _Cell, wide: bool) -> str:
 def _product(cell: _Cell, m: Integers, shifts: Integers, what: str, wide: bool) -> str:
     """rshift(V m, n) of a state."""
     ctx, n, which = cell.ctx, cell.n, cell.which
-    whole = not (m[which] % (1 << shifts[which])).any()
-    top = int(max(np.abs(n.low[which]).max(), np.abs(n.high[which]).max()))
-    if whole:
-        m = m >> shifts
-        product_wide = wide or not fits32(top * int(m[which].max()))
-        factor = cell.per(m, f"{what}: factor", product_wide)
-        return scaled("(int64_t)v" if product_wide else "v", 1) if factor == "1" else (
-            f"{'(int64_t)v' if product_wide else 'v'} * {factor}"
-        )
-    half = 1 << max(0, int(shifts[which].max()) - 1)
-    product_wide = not fits32(top * int(m[which].max()) + half)
-    size = "64" if product_wide else "32"
+    rounded = bool((m[which] % (1 << shifts[which])).any())
+    m = m if rounded else m >> shifts
+    top = np.maximum(np.abs(n.low), np.abs(n.high))
+    reach = max(int(a) * int(b) for a, b in zip(top[which], m[which], strict=True))
+    half = 1 << max(0, int(shifts[which].max()) - 1) if rounded else 0
+    product_wide = (wide and not rounded) or not fits32(reach + half)
     if product_wide:
         ctx.wide.add(cell.op.name)
-    factor, by = cell.per(m, f"{what}: factor", product_wide), cell.per(shifts, f"{what}: shift")
-    result = f"{ctx.helpers.use(f'even:{size}')}({'(int64_t)v' if product_wide else 'v'} * {factor}, {by})"
-    return f"(int32_t){result}" if product_wide and not wide else result
+    factor = cell.per(m, f"{what}: factor", product_wide)
+    result = f"{'(int64_t)v' if product_wide else 'v'} * {factor}"
+    if rounded:
+        even = ctx.helpers.use(f"even:{'64' if product_wide else '32'}")
+        result = f"{even}({result}, {cell.per(shifts, f'{what}: shift')})"
+    return f"(int32_t)({result})" if product_wide and not wide else result
 
 
 def _lifted(cell: _Cell, wide: bool) -> str:
@@ -205,7 +210,9 @@ def _lifted(cell: _Cell, wide: bool) -> str:
 def _settle(cell: _Cell, kind: str, wide: bool, put: str) -> list[str]:
     """The reset, the rounding and the limits."""
     ctx, n, which = cell.ctx, cell.n, cell.which
-    after = {"hard": "fires ? 0 : A", "none": "A"}.get(n.reset, f"fires ? A - {cell.per(n.rho, 'reset', wide)} : A")
+    after = {"hard": "fires ? 0 : A", "none": "A"}.get(
+        n.reset, f"fires ? A - {cell.per(n.rho, 'reset', wide)} : A"
+    )
     lines = [f"const {kind} r = {after};"]
     shifts = cell.per(n.settle_n, "settle: shift")
     peak = ctx.model.bounds.potentials[cell.op.name]
@@ -246,4 +253,3 @@ def _element(cell: _Cell) -> str:
     count = value.positions * value.channels
     numbers = np.arange(count) if cell.op.element is None else cell.op.element.array()
     return cell.ctx.place2(numbers, value.channels, cell.p, "c", "element")
-

@@ -69,7 +69,9 @@ def decoder_lines(ctx: Context, number: int) -> list[str]:
     head = next((op for op in late_heads(model) if op.output == out.value), None)
     if head is not None:
         place = ctx.plan.places[out.value]
-        bias = np.broadcast_to(model.projections[head.name].bias, (place.value.positions, place.value.channels))
+        bias = np.broadcast_to(
+            model.projections[head.name].bias, (place.value.positions, place.value.channels)
+        )
         own = bias.reshape(-1)[out.index.array()].reshape(out.shape).astype(np.float64)
         more, b = _by_axis(f"{ctx.name}_bias{number}", own)
         tables += more
@@ -87,7 +89,11 @@ def decoder_lines(ctx: Context, number: int) -> list[str]:
     if out.kind == "count":
         body.append("y[i] = z;")
     else:
-        body += [f"x = (double)z * {scale};", *([f"x = x + {rest.hex()};"] if out.kind == "potential" else []), "y[i] = (float)x;"]
+        body += [
+            f"x = (double)z * {scale};",
+            *([f"x = x + {rest.hex()};"] if out.kind == "potential" else []),
+            "y[i] = (float)x;",
+        ]
     return [
         *tables,
         f"void {ctx.name}_decode{number}(const {ctx.name}_output *out, uint32_t steps, {kind} *y)",

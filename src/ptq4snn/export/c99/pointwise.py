@@ -33,10 +33,16 @@ def pointwise_value(ctx: Context, group: Group, i: int, p: str) -> list[str]:
 
 def _combine(ctx: Context, op: ops.Combine, x: list[str], wide: bool) -> str:
     """Coefficients and constants that do not fit 32 bits come with values that do not."""
-    terms = [f"{number(c, wide)} * {name}" if c != 1 else name for c, name in zip(op.coefficients, x, strict=True) if c]
+    terms = [
+        f"{number(c, wide)} * {name}" if c != 1 else name
+        for c, name in zip(op.coefficients, x, strict=True)
+        if c
+    ]
     if op.constant or not terms:
         terms.append(number(op.constant, wide))
-    return " + ".join(terms) + "".join(f" + 0 * {n}" for c, n in zip(op.coefficients, x, strict=True) if not c)
+    return " + ".join(terms) + "".join(
+        f" + 0 * {n}" for c, n in zip(op.coefficients, x, strict=True) if not c
+    )
 
 
 def _multiply(ctx: Context, op: ops.Multiply, x: list[str], wide: bool) -> str:

@@ -80,12 +80,13 @@ class _Work:
     @property
     def lanes(self) -> bool:
         """Whether rows are added in lanes."""
-        fits = self.x.kind == "packed" and (self.packed.bits > FEW or self.x.high * (2**self.packed.bits - 1) <= BYTE)
+        fits = self.x.kind == "packed" and (
+            self.packed.bits > FEW or self.x.high * (2**self.packed.bits - 1) <= BYTE
+        )
         return self.rows and self.event and fits and not self.wide
 
     def scratch(self, what: str, kind: str, count: int) -> Place:
         return self.ctx.scratch(self.group, f"{what}{self.number}", kind, count)
-
 
 
 def project_row(ctx: Context, group: Group, i: int, p: str) -> list[str]:
@@ -125,8 +126,7 @@ def _lanes(work: _Work) -> tuple[list[str], list[str], list[str]]:
     clear = [narrow.clear(), f"uint32_t {n} = 0; /* spikes */"]
     empty = ""
     if limit:
-        count = packed.lanes * (2 if end == "16" else 4)
-        wide = work.scratch("sums", "uint32_t", count)
+        wide = work.scratch("sums", "uint32_t", packed.lanes * (2 if end == "16" else 4))
         clear = [wide.clear(), *clear, f"uint32_t m{work.number} = 0; /* of them since sums were emptied */"]
         helper = h.use("widen") if end == "16" else h.use(f"drain:{first}")
         empty = f"{helper}({narrow.pointer}, {wide.pointer}, {packed.lanes}U);"
@@ -144,7 +144,10 @@ def _lanes(work: _Work) -> tuple[list[str], list[str], list[str]]:
     if limit:
         m = f"m{work.number}"
         inner += [f"if ({m} + {count} > {limit}U) {{", f"  {empty}", f"  {m} = 0;", "}", f"{m} += {count};"]
-    inner += [f"{add}({narrow.pointer}, {row}, {packed.lanes}U{', t' if x.width > 1 else ''});", f"{n} += {count};"]
+    inner += [
+        f"{add}({narrow.pointer}, {row}, {packed.lanes}U{', t' if x.width > 1 else ''});",
+        f"{n} += {count};",
+    ]
     scan = [f"uint32_t x = {x.word('q', 'j')};", "while (x != 0) {", *block(inner), "}"]
     if x.row == 1:
         body = ["{", *block(scan), "}"]
@@ -285,4 +288,3 @@ def _rescaled(work: _Work, y: str, most: int) -> list[str]:
         f"const int{size}_t {name} = {ctx.helpers.use(f'even:{size}')}({product}, {n});",
         f"const int32_t y{out} = {name} < {-top} ? {-top} : {name} > {top - 1} ? {top - 1} : (int32_t){name};",
     ]
-

@@ -59,7 +59,9 @@ def _listed(ctx: Context, op: Pool, y: str, item: str, kind: str, out: str, p: s
     lines = [f"const int32_t tap = {ctx.tables.per(at, place, 'taps')};"]
     weight = ""
     if op.weights is not None:
-        by = ctx.tables.per(op.weights, place, "weights of the taps", kind == "int64_t" or max(map(abs, op.weights)) >= 2**31)
+        by = ctx.tables.per(
+            op.weights, place, "weights of the taps", kind == "int64_t" or max(map(abs, op.weights)) >= 2**31
+        )
         weight = f" * {by}"
     read = [f"const {kind} x = tap < 0 ? 0 : {item};"]
     if op.how == "sum":

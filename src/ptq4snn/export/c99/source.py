@@ -47,7 +47,12 @@ def fixed_steps(model: Model) -> bool:
 
 
 def write_source(
-    model: Model, name: str, paths: dict[str, str], section: str | None, embed: bool, densities: dict[str, float]
+    model: Model,
+    name: str,
+    paths: dict[str, str],
+    section: str | None,
+    embed: bool,
+    densities: dict[str, float],
 ) -> Written:
     """Written twice: the first time tells how much room the operations need."""
     plan = plan_of(model)
@@ -131,11 +136,18 @@ def _reset(ctx: Context) -> list[str]:
         if (row == row[0]).all():
             body.append(f"memset({symbol}, {row[0]}, {rows.count * rows.size});")
         elif rows.count == 1 and (row[:-1] == row[0]).all():
-            body += [f"memset({symbol}, {row[0]}, {rows.size - 1});", f"{symbol}[{rows.size - 1}] = {row[-1]};"]
+            body += [
+                f"memset({symbol}, {row[0]}, {rows.size - 1});",
+                f"{symbol}[{rows.size - 1}] = {row[-1]};",
+            ]
         else:
             rest = ctx.tables.table(row, "a row of states at rest")
             at = f"&{symbol}[p * {rows.size}U]"
-            body += [f"for (uint32_t p = 0; p < {rows.count}; p++) {{", f"  memcpy({at}, {rest}, {rows.size});", "}"]
+            body += [
+                f"for (uint32_t p = 0; p < {rows.count}; p++) {{",
+                f"  memcpy({at}, {rest}, {rows.size});",
+                "}",
+            ]
     return [f"void {ctx.name}_reset({ctx.name}_state *s)", "{", *block(body), "}", ""]
 
 
@@ -224,4 +236,3 @@ def _counted(model: Model) -> bool:
     """Whether something depends on how many steps there were."""
     sums = any(isinstance(op, TimeSum) for op in model.program.operations)
     return sums or any(("steps",) in out.scalings for out in model.program.outputs)
-

@@ -1,10 +1,10 @@
 """Where a value of one step lies, and how an element of it is read and written.
 
-    packed   0 .. 1, 0 .. 3 or 0 .. 15 in fields of 1, 2 or 4 bits; each position begins with a new word of
-             8, 16 or 32 bits, channel c is field c % n of word c / n, the lowest bits first
-    whole    the smallest integer type that holds its proven range
-    input    the levels that the caller gives
-    sum      in the state: a sum over time
+packed   0 .. 1, 0 .. 3 or 0 .. 15 in fields of 1, 2 or 4 bits; each position begins with a new word of
+         8, 16 or 32 bits, channel c is field c % n of word c / n, the lowest bits first
+whole    the smallest integer type that holds its proven range
+input    the levels that the caller gives
+sum      in the state: a sum over time
 """
 
 from __future__ import annotations
