@@ -251,7 +251,7 @@ static int64_t {h.name}_steps(int64_t x, int64_t bias, uint32_t T, uint32_t step
   uint64_t num = T, den = steps, q = 0, hi, lo, whole, part;
   uint64_t m = x < 0 ? (uint64_t)-x : (uint64_t)x;
   int32_t e = 0;
-  uint32_t more = 0;
+  int more = 0;
   int negative = x < 0;
   if (T == steps || m == 0) {{
     return x + bias;
