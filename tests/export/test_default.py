@@ -51,7 +51,9 @@ def test_the_default_on_a_cortex_m4(default: Model, images: np.ndarray, tmp_path
         if shutil.which(tool) is None:
             pytest.skip(f"there is no {tool} here")
     cases = [case(default, "net", images[:1], 2, steps=4)]
-    program = build(cases, tmp_path, board.compiler, board.flags, [HERE / board.start, HERE / "semihosting.c"])
+    program = build(
+        cases, tmp_path, board.compiler, board.flags, [HERE / board.start, HERE / "semihosting.c"]
+    )
     compare(cases, results(program, cases, board.emulator))
 
 

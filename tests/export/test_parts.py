@@ -60,7 +60,10 @@ def test_another_number_of_steps_rounds_as_doubles_do(tmp_path: Path) -> None:
     helpers = Helpers("h")
     helpers.use("steps")
     (tmp_path / "main.c").write_text(MAIN % "\n".join(helpers.lines(["h_steps"])))
-    run(["gcc", *STRICT, "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "main.c", "-o", "main"], tmp_path)
+    run(
+        ["gcc", *STRICT, "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "main.c", "-o", "main"],
+        tmp_path,
+    )
     rng, count = np.random.default_rng(5), 20_000
     x = rng.integers(-(2**52), 2**52, count) >> rng.integers(0, 52, count)
     bias = rng.integers(-(2**31), 2**31, count) >> rng.integers(0, 32, count)
@@ -81,7 +84,9 @@ def test_weights_beside_the_source(tmp_path: Path) -> None:
     model = random_model(5)
     files = {form: generate(model, "net", weights=form).files for form in ("c", "bin", "mem", "hex")}
     raw = files["bin"]["net.bin"]
-    assert len(raw) == 4 * files["c"]["net.c"].decode().split("weights of", 1)[1].split("static const int")[0].count("0x")
+    assert len(raw) == 4 * files["c"]["net.c"].decode().split("weights of", 1)[1].split("static const int")[
+        0
+    ].count("0x")
     lines = files["mem"]["net.mem"].decode().splitlines()
     words = [int(x, 16) for x in lines if x[0] not in "/@"]
     assert np.array_equal(np.array(words, "<u4"), np.frombuffer(raw, "<u4"))

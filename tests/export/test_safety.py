@@ -165,5 +165,7 @@ def test_the_path_follows_the_densities() -> None:
 def test_everything_is_integers_without_allocation() -> None:
     text = generate(random_model(2), "net").files["net.c"].decode()
     body = text[: text.index("#ifdef NET_FLOAT")]
-    assert not re.search(r"\b(float|double|malloc|calloc|free|printf)\b", re.sub(r"/\*.*?\*/", "", body, flags=re.S))
+    assert not re.search(
+        r"\b(float|double|malloc|calloc|free|printf)\b", re.sub(r"/\*.*?\*/", "", body, flags=re.S)
+    )
     assert set(re.findall(r"#include (\S+)", text)) == {'"net.h"', "<string.h>"}
