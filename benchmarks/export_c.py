@@ -2,11 +2,12 @@
 
     python benchmarks/export_c.py
 
-The embedded default, quantized by `w4m4`, as it is and with a first state of 4 bits; and with thresholds lowered until
-15 % of its neurons fire. All three programs are compiled by the same compiler with the same options for a Cortex-M4 and
-run in turn on qemu's board, which counts instructions (`-icount`: one is one nanosecond, and SysTick counts these);
-on this machine callgrind counts. Flash is what the linker places there (code and constants), RAM the state and the
-arena. The figures go to benchmarks/export_c.json and into docs/deploy.md.
+The embedded default, quantized by `w4m4`, as it is and with a first state of 4 bits; and with thresholds
+lowered until 15 % of its neurons fire. All three programs are compiled by the same compiler with the same
+options for a Cortex-M4 and run in turn on qemu's board, which counts instructions (`-icount`: one is one
+nanosecond, and SysTick counts these); on this machine callgrind counts. Flash is what the linker places there
+(code and constants), RAM the state and the arena. The figures go to benchmarks/export_c.json and into
+docs/deploy.md.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ BOARD = HERE.parent / "examples" / "microcontroller" / "board"
 ARM = ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-O2"]
 LINK = ["-nostartfiles", "-specs=nosys.specs", f"-T{BOARD / 'mps2.ld'}", f"-I{BOARD}"]
 QEMU = [
-    "qemu-system-arm", "-machine", "mps2-an386", "-icount", "shift=0", "-display", "none", "-monitor", "none", "-serial",
-    "none", "-semihosting-config", "enable=on,target=native", "-kernel",
+    "qemu-system-arm", "-machine", "mps2-an386", "-icount", "shift=0", "-display", "none", "-monitor", "none",
+    "-serial", "none", "-semihosting-config", "enable=on,target=native", "-kernel",
 ]  # fmt: skip
 TICK = 40  # nanoseconds of the board's 25 MHz clock: instructions with shift=0
 FIRING = 0.15
@@ -252,7 +253,7 @@ def compare(model: Model, x: Any, folder: Path) -> dict[str, Any]:
 
 def table(cases: dict[str, Any]) -> list[str]:
     lines = [
-        "| network, one image | program | flash | state | arena | instructions a step, Cortex-M4 | on x86-64 |",
+        "| network, one image | program | flash | state | arena | instructions a step, Cortex-M4 | x86-64 |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for name, case in cases.items():
@@ -261,11 +262,13 @@ def table(cases: dict[str, Any]) -> list[str]:
             shown = f"{name}, {100 * case['firing']:.1f} % firing" if program == "exported" else ""
             label = {"exported": "**exported**", "int8": "int8, dense", "float": "float, dense"}[program]
             lines.append(
-                f"| {shown} | {label} | {f['flash']:,} | {f['state']:,} | {f['arena']:,} | {f['instructions'] / 1e6:.1f} M | {host} |"
+                f"| {shown} | {label} | {f['flash']:,} | {f['state']:,} | {f['arena']:,} "
+                f"| {f['instructions'] / 1e6:.1f} M | {host} |"
             )
     lines += [
         "",
-        "| network | states under float | flash under float | RAM under float | instructions under int8 | under float |",
+        "| network | states under float | flash under float | RAM under float | instructions under int8 "
+        "| under float |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, case in cases.items():

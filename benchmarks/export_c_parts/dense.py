@@ -1,7 +1,8 @@
 """The network of a bundle as one would write it by hand: float C, or int8 C with 32-bit states, dense loops.
 
-In the style of the exporter: one function an operation, a projection and its neuron in one loop, the values of a step in
-one arena by lifetimes, states in one struct. Weights, activations and states are arrays of one type each:
+In the style of the exporter: one function an operation, a projection and its neuron in one loop, the values
+of a step in one arena by lifetimes, states in one struct. Weights, activations and states are arrays of one
+type each:
 
     float   float weights, activations and states
     int8    int8 weights and activations, int32 sums and states, which are not quantized

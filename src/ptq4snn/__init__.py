@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ptq4snn.modules.quantized import QuantizedModel
     from ptq4snn.recipe import Recipe
 
-__all__ = ["QuantizedModel", "Recipe", "__version__", "evaluate", "export", "inspect", "load", "quantize", "runtime"]
+__all__ = [
+    "QuantizedModel", "Recipe", "__version__", "evaluate", "export", "inspect", "load", "quantize", "runtime",
+]  # fmt: skip
 
 __version__ = "0.1.0"
 

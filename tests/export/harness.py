@@ -1,7 +1,7 @@
 """Exported C at work: compiled, run step by step on floats, and everything it makes written down.
 
-For every step the program writes its levels, spikes, states, sums, outputs and decoded outputs; `expected` makes the
-same bytes with the NumPy executor.
+For every step the program writes its levels, spikes, states, sums, outputs and decoded outputs; `expected`
+makes the same bytes with the NumPy executor.
 """
 
 from __future__ import annotations
@@ -133,7 +133,12 @@ HOST = """
 #include <stdio.h>
 #include <stdlib.h>
 static FILE *from, *to;
-void port_open(void) { from = fopen("in.bin", "rb"); to = fopen("out.bin", "wb"); if (!from || !to) { exit(3); } }
+void port_open(void)
+{
+  from = fopen("in.bin", "rb");
+  to = fopen("out.bin", "wb");
+  if (!from || !to) { exit(3); }
+}
 void port_close(void) { fclose(from); fclose(to); }
 void take(void *x, unsigned size) { if (fread(x, 1, size, from) != size) { exit(5); } }
 void give(const void *x, unsigned size) { fwrite(x, 1, size, to); }

@@ -62,8 +62,9 @@ BOARDS = {
         ),
         "riscv.c",
         (
-            "qemu-system-riscv32", "-machine", "virt", "-bios", "none", "-display", "none", "-monitor", "none",
-            "-serial", "none", "-semihosting-config", "enable=on,target=native", "-kernel",
+            "qemu-system-riscv32", "-machine", "virt", "-bios", "none", "-display", "none",
+            "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native",
+            "-kernel",
         ),
         range(34, 38),
     ),

@@ -1,4 +1,4 @@
-"""Trained networks in C: spikes, states and outputs bit for bit the runtime's, on a host and on a Cortex-M4."""
+"""Trained networks in C: spikes, states and outputs bit for bit, on this machine and on a Cortex-M4."""
 
 from __future__ import annotations
 

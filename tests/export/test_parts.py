@@ -12,12 +12,12 @@ from export.cases import random_case
 from export.harness import STRICT, run
 from hypothesis import given
 from hypothesis import strategies as st
+from runtime.programs import random_model
 
 from ptq4snn.export.c99.export import generate
 from ptq4snn.export.c99.files import _intel_hex
 from ptq4snn.export.c99.helpers import Helpers
 from ptq4snn.export.c99.weights import PLANES, _planes, padded
-from runtime.programs import random_model
 
 
 @given(st.integers(2, 8), st.integers(1, 70), st.integers(0, 2**32 - 1))

@@ -21,8 +21,8 @@ from ptq4snn.runtime.loading import build
 
 Cli = Callable[..., tuple[int, str, str]]
 EVIL = (
-    "*/ int main(void) { abort(); } /*", "a\nb", "a\\", "??/\n#error", '"; system("x"); "', "\u202ex", "/*", "x" * 500,
-    "%s%n", "#include <x>", "//", "\x00",
+    "*/ int main(void) { abort(); } /*", "a\nb", "a\\", "??/\n#error", '"; system("x"); "', "\u202ex", "/*",
+    "x" * 500, "%s%n", "#include <x>", "//", "\x00",
 )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class Context:
         return group.scratch[key]
 
     def place2(self, values: Any, channels: int, p: str, c: str, note: str) -> str:
-        """An expression of p and c for whole numbers [positions * channels]: a sum of both where it is one."""
+        """An expression of p and c for numbers [positions * channels]: a sum of both where it is one."""
         grid = np.asarray(values, dtype=np.int64).reshape(-1, channels)
         rows, columns = grid[:, 0], grid[0] - grid[0, 0]
         if np.array_equal(grid, rows[:, None] + columns) and columns.min() >= 0:

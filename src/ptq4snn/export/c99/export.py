@@ -14,9 +14,9 @@ from ptq4snn.export.c99.files import FORMS, weight_file
 from ptq4snn.export.c99.header import facts, header_lines
 from ptq4snn.export.c99.names import identifier, name_of
 from ptq4snn.export.c99.names import section as checked_section
-from ptq4snn.export.c99.source import Written, write_source
+from ptq4snn.export.c99.source import write_source
 from ptq4snn.files import check_target, short, write_together
-from ptq4snn.network.program import MatMul, Project
+from ptq4snn.network.program import Project
 from ptq4snn.runtime.bounds import prove_for
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import load_model_file
@@ -135,7 +135,8 @@ def _limit(model: Model) -> None:
     tables = sum(op.index.count for op in model.program.operations if hasattr(op, "index"))
     if size + tables > MAX_BYTES:
         raise PTQ4SNNError(
-            f"the network has {size + tables:,} bytes of weights and tables: C is written of up to {MAX_BYTES:,}"
+            f"the network has {size + tables:,} bytes of weights and tables: "
+            f"C is written of up to {MAX_BYTES:,}"
         )
 
 
@@ -171,6 +172,3 @@ def _paths(model: Model, path: str, densities: Mapping[str, float]) -> dict[str,
 
 def _text(lines: list[str]) -> bytes:
     return (re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n").encode("ascii")
-
-
-_ = MatMul, Written

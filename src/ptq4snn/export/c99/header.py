@@ -35,7 +35,7 @@ def header_lines(written: Written) -> list[str]:
     ctx = written.ctx
     name, guard, model = ctx.name, f"{ctx.name.upper()}_H", ctx.model
     each = any(out.time_axis is not None for out in model.program.outputs)
-    lines = [
+    return [
         "/* A quantized spiking network in C99, written by ptq4snn. Integers only; nothing is allocated.",
         "",
         *(f"   {line}" for line in facts(written.figures)),
@@ -69,7 +69,6 @@ def header_lines(written: Written) -> list[str]:
         f"#endif /* {guard} */",
         "",
     ]
-    return lines
 
 
 def _use(written: Written, each: bool) -> list[str]:
@@ -85,14 +84,14 @@ def _use(written: Written, each: bool) -> list[str]:
     return [
         f"   Input: levels 0 .. 255, {shown}; position p and channel c stand at",
         *places,
-        f"   {name}_levels makes them of floats in the model's own order (with {name.upper()}_FLOAT defined).",
+        f"   {name}_levels makes them of floats in the model's own order, with {name.upper()}_FLOAT.",
         "",
         f"   {name}_reset(s)                    the session s begins anew",
         f"   {name}_step(s, a, levels, out)     one time step; 0, or 1 after {name.upper()}_MOST_STEPS steps",
         f"   {name}_run(s, a, levels, T, out)   a whole sequence from rest; 0, or 1 where T cannot be",
         "",
-        "   Each session has a state; the arena holds nothing between two calls, so that sessions that do not",
-        f"   run at the same time share one. {_sequence(each)}",
+        "   Each session has a state; the arena holds nothing between two calls, so that sessions that do",
+        f"   not run at the same time share one. {_sequence(each)}",
         *(
             ["   The network reads a mean over time: outputs are there after the last step only."]
             if fixed_steps(ctx.model)
@@ -173,7 +172,8 @@ def _outputs(written: Written) -> list[str]:
             lines.append(f"/* {macro}: one for each channel, in {name}_decode{n} */")
         more = f" + {rest!r}" if rest else ""
         fields.append(
-            f"  {output_type(model, out)} o{n}[{prod(out.shape)}]; /* {shape}, {worth}{by}; one is worth {macro}{more} */"
+            f"  {output_type(model, out)} o{n}[{prod(out.shape)}]; "
+            f"/* {shape}, {worth}{by}; one is worth {macro}{more} */"
         )
     return [*lines, "typedef struct {", *fields, f"}} {name}_output;", ""]
 
@@ -182,7 +182,8 @@ def _prototypes(name: str) -> list[str]:
     return [
         f"void {name}_reset({name}_state *s);",
         f"int {name}_step({name}_state *s, {name}_arena *a, const uint8_t *in, {name}_output *out);",
-        f"int {name}_run({name}_state *s, {name}_arena *a, const uint8_t *in, uint32_t steps, {name}_output *out);",
+        f"int {name}_run({name}_state *s, {name}_arena *a, const uint8_t *in, uint32_t steps,",
+        f"    {name}_output *out);",
         "",
     ]
 

@@ -18,7 +18,8 @@ def add_lines(name: str, bits: str, times: str) -> list[str]:
         lines.append(f"    sums[{at}] += ({term}){by};")
     return [
         f"/* adds a row of {bits}-bit weights, n lanes of four, to sums of 8 bits */",
-        f"static void {name}_add{bits}_{times}(uint32_t *restrict sums, const uint32_t *restrict w, uint32_t n{last}",
+        f"static void {name}_add{bits}_{times}(uint32_t *restrict sums, const uint32_t *restrict w,",
+        f"    uint32_t n{last}",
         "{",
         *lines,
         "  }",
@@ -41,7 +42,8 @@ def wide_lines(name: str, bits: str, times: str) -> list[str]:
         ]
     return [
         f"/* adds a row of {bits}-bit weights, n lanes of four, to sums of 16 bits */",
-        f"static void {name}_wide{bits}_{times}(uint32_t *restrict sums, const uint32_t *restrict w, uint32_t n{last}",
+        f"static void {name}_wide{bits}_{times}(uint32_t *restrict sums, const uint32_t *restrict w,",
+        f"    uint32_t n{last}",
         "{",
         *lines,
         "  }",
@@ -96,8 +98,8 @@ def mac_lines(name: str, bits: str, size: str) -> list[str]:
         lines += [f"    sums[{at} + {b}] += ((l >> {8 * b}) & 0xFFU) * x;" for b in range(4)]
     return [
         f"/* adds x times a row of {bits}-bit weights, n lanes of four, modulo 2^{size} */",
-        f"static void {name}_mac{bits}_{size}(uint{size}_t *restrict sums, const uint32_t *restrict w, uint32_t n, "
-        f"uint{size}_t x)",
+        f"static void {name}_mac{bits}_{size}(uint{size}_t *restrict sums, const uint32_t *restrict w,",
+        f"    uint32_t n, uint{size}_t x)",
         "{",
         *lines,
         "  }",

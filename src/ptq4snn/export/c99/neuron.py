@@ -1,6 +1,6 @@
 """The canonical neuron, one step: states are taken out of their packed rows and put back.
 
-A = x + rshift(V m, n)      S = A >= theta      A' = 0 or A - rho where it fires      V = clip(rshift(A' m, n))
+A = x + rshift(V m, n)    S = A >= theta    A' = 0 or A - rho where it fires    V = clip(rshift(A' m, n))
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ def state_access(ctx: Context, row: str, begin: str, f: str, width: int, bit: in
     each, mask = 8 // width, 2**width - 1
     byte, shift = f"{row}[{head}{f} / {each}U]", f"({width}U * ({f} % {each}U))"
     get = f"(int32_t)((((uint32_t){byte} >> {shift}) & {mask}U) ^ {2 ** (width - 1)}U) - {2 ** (width - 1)}"
-    put = f"{byte} = (uint8_t)(((uint32_t){byte} & ~({mask}U << {shift})) | (((uint32_t){{}} & {mask}U) << {shift}));"
+    others = f"((uint32_t){byte} & ~({mask}U << {shift}))"
+    put = f"{byte} = (uint8_t)({others} | (((uint32_t){{}} & {mask}U) << {shift}));"
     return get, put
 
 

@@ -76,7 +76,7 @@ def decoder_lines(ctx: Context, number: int) -> list[str]:
         more, b = _by_axis(f"{ctx.name}_bias{number}", own)
         tables += more
         body += [
-            f"if (steps != {model.program.steps}U) {{ /* a mean over other steps: W x changes, the bias stays */",
+            f"if (steps != {model.program.steps}U) {{ /* a mean over other steps: the bias stays */",
             f"  x = x - {b};",
             f"  x = x * ({float(model.program.steps).hex()} / (double)steps);",
             f"  x = x + {b};",

@@ -1,10 +1,10 @@
 """Which operations are run together, when, and where their values lie.
 
-A group is one loop over the positions of its last operation, the root, which stores what it makes. What the root
-alone reads, position by position, is not stored: a projection behind which a neuron stands leaves the sums of one
-position, never of all.
+A group is one loop over the positions of its last operation, the root, which stores what it makes. What the
+root alone reads, position by position, is not stored: a projection behind which a neuron stands leaves the
+sums of one position, never of all.
 
-Groups run in three phases: *still* (made of a still image alone), *timed*, and *late* (behind a sum over time).
+Groups run in three phases: *still* (made of a still image alone), *timed*, *late* (behind a sum over time).
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def _phases(program: ops.Program) -> list[str]:
         own = program.values[op.output].time
         if "late" in before and own:
             raise PTQ4SNNError(
-                "the model looks at the whole sequence at every step: it cannot be exported to C, which runs step by step"
+                "the model looks at the whole sequence at every step: it cannot be exported to C, "
+                "which runs step by step"
             )
         phase = "late" if "late" in before else "timed" if own or isinstance(op, ops.TimeSum) else "still"
         out.append(phase)

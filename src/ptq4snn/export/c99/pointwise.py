@@ -66,7 +66,6 @@ def _clip(ctx: Context, op: ops.Clip, x: list[str], wide: bool) -> str:
 
 
 def _choice(ctx: Context, op: ops.Choice, x: list[str], wide: bool) -> str:
-    low, high = ctx.model.bounds.values[op.inputs[0]]
     sign = SIGNS.get(op.how, ">" if op.how == "max" else "<")
     if op.constant is None:
         other = x[1]

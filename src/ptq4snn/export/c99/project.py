@@ -1,8 +1,8 @@
 """Projections: y = ((W x) << shift) + bias, the sums of one position at a time.
 
-Two loops: *event* goes over what is not zero and adds rows of weights, *dense* over everything. Rows of spikes and
-of small counts are added in lanes of 8 bits (weights up to 4 bits) or of 16, as many at once as cannot overflow, and
-from there into wider sums.
+Two loops: *event* goes over what is not zero and adds rows of weights, *dense* over everything. Rows of
+spikes and of small counts are added in lanes of 8 bits (weights up to 4 bits) or of 16, as many as cannot
+overflow, and from there into wider sums.
 """
 
 from __future__ import annotations
@@ -168,11 +168,12 @@ def _rows(work: _Work) -> tuple[list[str], list[str], list[str]]:
     sums = work.scratch("sums", "int64_t" if work.wide else "uint32_t", work.packed.fields)
     mac = work.ctx.helpers.use(f"mac:{work.packed.bits},{size}")
     inside = work.numbers.weight.shape[1]
+    row = f"&{work.symbol}[(k * {inside}U + j) * {work.packed.row}U]"
     target = f"(uint64_t *){sums.pointer}" if work.wide else sums.pointer
     body = [
         f"const uint{size}_t x = (uint{size}_t){work.x.read('q', 'j')};",
         *(["if (x == 0) {", "  continue;", "}"] if work.event else []),
-        f"{mac}({target}, &{work.symbol}[(k * {inside}U + j) * {work.packed.row}U], {work.packed.lanes}U, x);",
+        f"{mac}({target}, {row}, {work.packed.lanes}U, x);",
         f"{work.n} += x;",
     ]
     lines = loop("j", inside, body)
@@ -190,11 +191,12 @@ def _single(work: _Work) -> tuple[list[str], list[str], list[str]]:
         w = f"{weight}({work.symbol}, {work.packed.lanes}U, {row} * {cout}U + o)"
     else:
         w = f"{weight}(&{work.symbol}[{row} * {work.packed.row}U], {work.packed.lanes}U, o)"
+    first, last = (f"g * {each}U", f"(g + 1U) * {each}U") if groups > 1 else ("0", f"{cout}U")
     channel = "j" if groups == 1 else f"g * {inside}U + j"
     body = [
         f"const {kind} x = {work.x.read('q', f'({channel})' if groups > 1 else channel)};",
         *(["if (x == 0) {", "  continue;", "}"] if work.event else []),
-        f"for (uint32_t o = {f'g * {each}U' if groups > 1 else '0'}; o < {f'(g + 1U) * {each}U' if groups > 1 else cout}; o++) {{",
+        f"for (uint32_t o = {first}; o < {last}; o++) {{",
         f"  {sums.word('0', 'o')} += x * {w};",
         "}",
     ]
@@ -226,7 +228,8 @@ def project_value(ctx: Context, group: Group, i: int, p: str) -> list[str]:
         own = ctx.tables.per(n.bias, "c", "bias", True)
         steps = ctx.helpers.use("steps")
         lines.append(
-            f"const int64_t r{i} = {steps}((int64_t)({y}) - {own}, {own}, {ctx.model.program.steps}U, s->steps);"
+            f"const int64_t r{i} = "
+            f"{steps}((int64_t)({y}) - {own}, {own}, {ctx.model.program.steps}U, s->steps);"
         )
         most, wide, kind = 2**53, True, "int64_t"
     else:
@@ -286,5 +289,6 @@ def _rescaled(work: _Work, y: str, most: int) -> list[str]:
     name, top = f"z{work.number}", 2 ** (r.bits - 1)
     return [
         f"const int{size}_t {name} = {ctx.helpers.use(f'even:{size}')}({product}, {n});",
-        f"const int32_t y{out} = {name} < {-top} ? {-top} : {name} > {top - 1} ? {top - 1} : (int32_t){name};",
+        f"const int32_t y{out} = "
+        f"{name} < {-top} ? {-top} : {name} > {top - 1} ? {top - 1} : (int32_t){name};",
     ]

@@ -41,7 +41,7 @@ def stateful(model: Model) -> list[Operation]:
 
 
 def fixed_steps(model: Model) -> bool:
-    """Whether a head behind a mean over time is read by more than the output: it runs T steps and no others."""
+    """Whether a head behind a mean over time is read by more than the output: it runs T steps, no others."""
     read = {v for op in model.program.operations for v in op.inputs}
     return any(op.output in read for op in late_heads(model))
 
@@ -214,7 +214,8 @@ def _driver(ctx: Context, steps: int) -> list[str]:
         *block([*guard, f"{name}_advance(s, a, in, out);", *finish, "return 0;"]),
         "}",
         "",
-        f"int {name}_run({name}_state *s, {name}_arena *a, const uint8_t *in, uint32_t steps, {name}_output *out)",
+        f"int {name}_run({name}_state *s, {name}_arena *a, const uint8_t *in, uint32_t steps,",
+        f"    {name}_output *out)",
         "{",
         *block([
             f"if ({refuse}) {{",

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "Integers", "Tables", "block", "c_type", "fits32", "given", "initializer", "loop", "number", "scaled", "size_of", "uses",
+    "Integers", "Tables", "block", "c_type", "fits32", "given", "initializer", "loop", "number", "scaled",
+    "size_of", "uses",
 ]  # fmt: skip
 
 Integers = NDArray[np.int64]

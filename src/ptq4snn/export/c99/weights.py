@@ -1,8 +1,8 @@
 """Weights at their own width: rows of planes, of which one operation takes four weights at a time.
 
-A field is w + 2^(b-1), so that it is never negative. The bits of a field are cut into planes of 4, 2 and 1 bits
-(5 bits: 4 + 1), the lowest first; 8 bits are one plane. In each plane of a row four neighbours lie in the four
-bytes of a 32-bit word, so that
+A field is w + 2^(b-1), so that it is never negative. The bits of a field are cut into planes of 4, 2 and 1
+bits (5 bits: 4 + 1), the lowest first; 8 bits are one plane. In each plane of a row four neighbours lie in
+the four bytes of a 32-bit word, so that
 
     (word >> s) & mask     s = 0, plane, 2 plane ... < 8
 
@@ -31,7 +31,7 @@ Words = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Packed:
-    """Rows [taps, Cin / groups] of Cout fields or, where padding would cost too much (`flat`), a single row of
+    """Rows [taps, Cin / groups] of Cout fields or, where padding would cost too much (`flat`), one row of
     all weights in this order."""
 
     words: Words
