@@ -94,7 +94,7 @@ def _flat(y: Any, out: Any) -> Any:
 
 def driver(cases: Sequence[Case]) -> str:
     """main.c for all cases: `take` reads the inputs, `give` writes what was made (port.h)."""
-    lines = ["#include <stddef.h>", "#include <stdint.h>", '#include "port.h"', TRACE]
+    lines = ["#include <stddef.h>", "#include <stdint.h>", "#include <string.h>", '#include "port.h"', TRACE]
     for one in cases:
         lines += _one(one)
     lines += ["int main(void)", "{", "  port_open();"]
@@ -103,10 +103,14 @@ def driver(cases: Sequence[Case]) -> str:
 
 
 TRACE = """
+static int silent;
 void trace(int number, const void *row, int size, unsigned positions, unsigned channels)
 {
   const uint32_t each = 8U * (uint32_t)size, words = (channels + each - 1U) / each;
   const int32_t name = number;
+  if (silent) {
+    return;
+  }
   give(&name, 4);
   for (uint32_t p = 0; p < positions; p++) {
     for (uint32_t c = 0; c < channels; c++) {
@@ -165,31 +169,58 @@ void give(const void *x, unsigned size)
 
 
 def _one(case: Case) -> list[str]:
-    name, program = case.source.name, case.model.program
-    big, inputs = name.upper(), case.frames.shape[1]
+    name, big, T = case.source.name, case.source.name.upper(), case.steps
+    inputs, program = case.frames.shape[1], case.model.program
     lines = [f"#define {big}_FLOAT", f'#include "{name}.h"', f"static int run_{name}(void)", "{"]
+    lines += [f"  static {name}_state s, other;", f"  static {name}_arena a;", f"  static float x[{inputs}];"]
     lines += [
-        f"  static {name}_state s; static {name}_arena a; static {name}_output out; static float x[{inputs}];"
+        f"  static {name}_output out[{T}], whole_run[{T}];",
+        f"  static uint8_t levels[{T} * {big}_LEVELS];",
     ]
-    lines += [f"  static uint8_t levels[{big}_LEVELS];", f"  {name}_reset(&s);"]
-    lines += [f"  for (int t = 0; t < {case.steps}; t++) {{", f"    take(x, {4 * inputs});"]
-    lines += [f"    {name}_levels(x, levels);", f"    give(levels, {big}_LEVELS);"]
-    lines += [f"    if ({name}_step(&s, &a, levels, &out)) {{ return 1; }}"]
-    for op in stateful(case.model):
+    lines += [f"  {name}_reset(&s);", f"  for (int t = 0; t < {T}; t++) {{"]
+    lines += [f"    uint8_t *now = &levels[t * {big}_LEVELS];", "    if (t > 0) { out[t] = out[t - 1]; }"]
+    lines += [f"    take(x, {4 * inputs});", f"    {name}_levels(x, now);", f"    give(now, {big}_LEVELS);"]
+    lines += [f"    if ({name}_step(&s, &a, now, &out[t])) {{ return 1; }}"]
+    lines += [f"    {line}" for line in (*_states(case.model), *_outputs(case))]
+    lines += ["  }", "  silent = 1;"]
+    # the same sequence at once, in another session
+    each = any(o.time_axis is not None for o in program.outputs)
+    lines += [f"  if ({name}_run(&other, &a, levels, {T}, whole_run)) {{ return 2; }}", "  silent = 0;"]
+    last = f"whole_run[{T - 1 if each else 0}]"
+    lines += ["  if (memcmp(&s, &other, sizeof s)) { return 3; }"]
+    for n, out in enumerate(program.outputs):
+        lines.append(f"  if (memcmp(out[{T - 1}].o{n}, {last}.o{n}, sizeof out[0].o{n})) {{ return 4; }}")
+        if each and program.values[out.value].time:
+            lines.append(f"  for (int t = 0; t < {T}; t++) {{")
+            lines.append(
+                f"    if (memcmp(out[t].o{n}, whole_run[t].o{n}, sizeof out[0].o{n})) {{ return 5; }}"
+            )
+            lines.append("  }")
+    return [*lines, "  return 0;", "}"]
+
+
+def _states(model: Model) -> list[str]:
+    lines = []
+    for op in stateful(model):
         if isinstance(op, TimeSum):
             count = f"sizeof(s.t{op.output}) / sizeof(s.t{op.output}[0])"
-            lines.append(f"    for (size_t i = 0; i < {count}; i++) {{ whole((int64_t)s.t{op.output}[i]); }}")
+            lines.append(f"for (size_t i = 0; i < {count}; i++) {{ whole((int64_t)s.t{op.output}[i]); }}")
         else:
             field = f"s.{'d' if isinstance(op, Delay) else 'n'}{op.output}"
-            lines.append(f"    give({field}, sizeof({field}));")
-    for n, out in enumerate(program.outputs):
+            lines.append(f"give({field}, sizeof({field}));")
+    return lines
+
+
+def _outputs(case: Case) -> list[str]:
+    lines = []
+    for n, out in enumerate(case.model.program.outputs):
         size = int(np.prod(out.shape))
         kind = "double" if out.kind == "count" and out.dtype == "float64" else "float"
-        lines.append(f"    for (int i = 0; i < {size}; i++) {{ whole((int64_t)out.o{n}[i]); }}")
+        lines.append(f"for (int i = 0; i < {size}; i++) {{ whole((int64_t)out[t].o{n}[i]); }}")
         if not fixed_steps(case.model):
-            lines += [f"    {{ static {kind} y[{size}]; {name}_decode{n}(&out, s.steps, y);"]
-            lines += [f"      for (int i = 0; i < {size}; i++) {{ real((double)y[i]); }} }}"]
-    return [*lines, "  }", "  return 0;", "}"]
+            lines += [f"{{ static {kind} y[{size}]; {case.source.name}_decode{n}(&out[t], s.steps, y);"]
+            lines += [f"  for (int i = 0; i < {size}; i++) {{ real((double)y[i]); }} }}"]
+    return lines
 
 
 def build(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from export.cases import random_case
-from export.harness import STRICT, run
+from export.harness import SANITIZED, STRICT, run
 from hypothesis import given
 from hypothesis import strategies as st
 from runtime.programs import random_model
@@ -18,6 +18,8 @@ from ptq4snn.export.c99.export import generate
 from ptq4snn.export.c99.files import _intel_hex
 from ptq4snn.export.c99.helpers import Helpers
 from ptq4snn.export.c99.weights import PLANES, _planes, padded
+from ptq4snn.network.program import TimeSum
+from ptq4snn.runtime.parameters import Model
 
 
 @given(st.integers(2, 8), st.integers(1, 70), st.integers(0, 2**32 - 1))
@@ -110,3 +112,43 @@ def test_a_section_of_the_linker(tmp_path: Path) -> None:
         (tmp_path / file).write_bytes(content)
     run(["gcc", *STRICT, "-c", "m0.c"], tmp_path)
     assert ".flash2" in run(["objdump", "-h", "m0.o"], tmp_path)
+
+
+COUNTS = """
+#include "net.h"
+int main(void)
+{
+  static net_state s;
+  static net_arena a;
+  static net_output out[4];
+  static uint8_t levels[4 * NET_LEVELS];
+  net_reset(&s);
+  for (int t = 0; t < 3; t++) {
+    if (net_step(&s, &a, levels, out) != (t == 2)) { return 1; }
+  }
+  if (net_run(&s, &a, levels, 3, out) != 1 || net_run(&s, &a, levels, 0, out) != 1) { return 2; }
+  return net_run(&s, &a, levels, 2, out);
+}
+"""
+
+
+def summing() -> Model:
+    """A network with a sum over time."""
+    models = (random_model(seed, operations=2, work=500) for seed in range(50))
+    return next(m for m in models if any(isinstance(op, TimeSum) for op in m.program.operations))
+
+
+def test_a_sequence_ends_where_it_was_said_to(tmp_path: Path) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc here")
+    for file, content in generate(summing(), "net", steps=2).files.items():
+        (tmp_path / file).write_bytes(content)
+    (tmp_path / "main.c").write_text(COUNTS)
+    run(["gcc", *STRICT, *SANITIZED, "main.c", "net.c", "-o", "main"], tmp_path)
+    run(["./main"], tmp_path)
+
+
+def test_a_shorter_sequence_has_narrower_sums() -> None:
+    model = summing()
+    long, short = (generate(model, "net", steps=n).figures for n in (65_536, 1))
+    assert short.state < long.state and len(short.wide) <= len(long.wide)

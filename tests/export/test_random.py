@@ -44,28 +44,18 @@ def test_a_mean_over_time_that_more_than_the_output_reads(tmp_path: Path) -> Non
     outputs = tuple(
         replace(out, value=v, kind="count", name=None) for out in program.outputs if out.value == head.output
     )
-    more = replace(
-        program, values=(*program.values, program.values[head.output]), operations=(*program.operations, clip),
-        outputs=outputs,
-    )  # fmt: skip
-    cases = [
-        case(
-            build_model(more, model.projections, model.neurons, model.mirrors),
-            "net",
-            random_input(model, 0, 1),
-            program.steps,
-        )
-    ]
+    values = (*program.values, program.values[head.output])
+    more = replace(program, values=values, operations=(*program.operations, clip), outputs=outputs)
+    fixed = build_model(more, model.projections, model.neurons, model.mirrors)
+    cases = [case(fixed, "net", random_input(model, 0, 1), program.steps)]
     assert fixed_steps(cases[0].model)
     compare(cases, results(build(cases, tmp_path, "gcc", SANITIZED), cases))
 
 
 def test_the_programs_have_everything() -> None:
     """Every operation, width, rounding and reset stands in one of the programs of this suite."""
-    models = [
-        random_case(seed).model
-        for seed in (s for x in (*COMPILERS.values(), *(b.seeds for b in BOARDS.values())) for s in x)
-    ]
+    chosen = [*COMPILERS.values(), *(board.seeds for board in BOARDS.values())]
+    models = [random_case(seed).model for seeds in chosen for seed in seeds]
     found = {type(op) for m in models for op in m.program.operations}
     assert found == set(OPERATIONS.values())
     neurons = [
