@@ -73,6 +73,7 @@ class Dense:
             [
                 *self.data,
                 "",
+                *self.dot(),
                 *functions,
                 "void net_step(net_state *s, net_arena *a, const input *in)",
                 "{",
@@ -81,6 +82,21 @@ class Dense:
                 "",
             ]
         )
+
+    def dot(self) -> list[str]:
+        """The innermost loop, which a compiler must not weigh against the registers around it."""
+        kind = "float" if self.real else "int8_t"
+        return [
+            f"static __attribute__((noinline)) {self.sum} dot(const {kind} *w, const {kind} *x, uint32_t n)",
+            "{",
+            f"  {self.sum} y = 0;",
+            "  for (uint32_t i = 0; i < n; i++) {",
+            f"    y += ({self.sum})w[i] * ({self.sum})x[i];",
+            "  }",
+            "  return y;",
+            "}",
+            "",
+        ]
 
     def header(self) -> str:
         value = "float" if self.real else "int8_t"
@@ -150,10 +166,11 @@ class Dense:
         bias = self.array(f"b{op.output}", n.bias * (n.unit if self.real else 1), self.sum)
         kind = "float" if self.real else "int8_t"
         given = "input" if self.plan.places[op.inputs[0]].kind == "input" else kind
+        each = loop("i", inside, [f"y += ({self.sum})w[i] * (({self.sum})x[i]{zero});"])
         inner = [
             f"const {kind} *w = &{symbol}[(c * {count} + k) * {inside}];",
             f"const {given} *x = &{self.read(op.inputs[0], 'q', '0')};",
-            *loop("i", inside, [f"y += ({self.sum})w[i] * (({self.sum})x[i]{zero});"]),
+            *([f"y += dot(w, x, {inside});"] if given == kind and not zero else each),
         ]
         around = (
             taps(op.window, inner)

@@ -100,7 +100,7 @@ def test_public_names_without_torch() -> None:
     assert done.returncode == 0, done.stderr
     told = dict(line.split(" | ") for line in done.stdout.splitlines())
     here = {name for name, text in told.items() if text == "is there"}
-    assert here == {"Recipe", "__version__", "runtime"}
+    assert here == {"Recipe", "__version__", "export", "runtime"}
     parts = {"models.zoo": "models", "models.neuron": "models"}
     for name in set(told) - here:
         assert told[name] == f"ptq4snn.{parts.get(name, name)} {TORCH}"
