@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from ptq4snn.extras import needed_by
 
 if TYPE_CHECKING:
-    from ptq4snn import runtime
+    from ptq4snn import export, runtime
     from ptq4snn.api import evaluate, inspect, load, quantize
     from ptq4snn.interchange.nir_reading import from_nir
     from ptq4snn.modules.quantized import QuantizedModel
     from ptq4snn.recipe import Recipe
 
 __all__ = [
-    "QuantizedModel", "Recipe", "__version__", "evaluate", "from_nir", "inspect", "load", "quantize",
-    "runtime",
+    "QuantizedModel", "Recipe", "__version__", "evaluate", "export", "from_nir", "inspect", "load",
+    "quantize", "runtime",
 ]  # fmt: skip
 
 __version__ = "0.1.0"
@@ -41,8 +41,8 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     """Import the home of a public name on its first use and keep the name here."""
-    if name == "runtime":
-        return import_module("ptq4snn.runtime")
+    if name in ("runtime", "export"):
+        return import_module(f"ptq4snn.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'ptq4snn' has no attribute {name!r}")
     with needed_by(f"ptq4snn.{name}"):

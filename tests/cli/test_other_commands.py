@@ -69,7 +69,7 @@ def test_public_names() -> None:
 
     assert ptq4snn.Recipe is Recipe
     names = {"quantize", "load", "inspect", "evaluate", "Recipe", "QuantizedModel", "runtime", "from_nir"}
-    names |= {"__version__"}
+    names |= {"__version__", "export"}
     assert names == set(ptq4snn.__all__)
     assert set(ptq4snn.__all__) <= set(dir(ptq4snn))
     with pytest.raises(AttributeError, match="quantise"):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import ptq4snn
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +30,24 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     for i, block in enumerate(found):
         exec(compile(block, f"guide.md block {i + 1}", "exec"), namespace)
     assert {p.name for p in tmp_path.iterdir()} == {"model.ptq", "model.ptq.report.json", "runs"}
+
+
+def test_the_way_to_c_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's network, its program in C, and the command that compiles it."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc here")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
+    for block in blocks("docs/deploy.md"):
+        exec(compile(block, "deploy.md", "exec"), {"__name__": "deploy"})
+    program = re.search(r"```c\n(.*?)```", text, re.S)
+    command = re.search(r"^    (gcc .*)$", text, re.M)
+    assert program is not None and command is not None
+    (tmp_path / "main.c").write_text(program[1])
+    subprocess.run(command[1].split(), check=True)
+    printed = subprocess.run(["./main"], capture_output=True, text=True, check=True).stdout.split()
+    x = ((np.arange(36) % 7) * 0.5).astype(np.float32).reshape(1, 1, 6, 6)
+    assert [np.float32(y) for y in printed] == ptq4snn.runtime.load("model.ptq")(x)[0].tolist()
 
 
 def test_the_pages_name_only_what_exists() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +65,19 @@ def test_every_example_is_run_and_described() -> None:
         assert f'"{file.name}"' in here, file.name
         assert f"({file.name})" in table, file.name
         assert file.read_text(encoding="utf-8").startswith('"""'), file.name
+
+
+def test_microcontroller(tmp_path: Path) -> None:
+    """The folder's Makefile, with a bundle that is quantized in a moment."""
+    for tool in ("make", "arm-none-eabi-gcc", "qemu-system-arm"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"there is no {tool} here")
+    shutil.copytree(EXAMPLES / "microcontroller", tmp_path / "m")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    quick = ["-m", "ptq4snn", "quantize", "--recipe", "paper+nearest+w4m4", "--calibration", "16"]
+    subprocess.run([sys.executable, *quick, "--out", "model.ptq"], cwd=tmp_path / "m", env=env, check=True)
+    command = ["make", "run", f"PYTHON={sys.executable}"]
+    done = subprocess.run(command, cwd=tmp_path / "m", env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = re.search(r"the runtime says: (class \d)", (tmp_path / "m" / "image.h").read_text())
+    assert said is not None and said[1] in done.stdout + done.stderr

@@ -95,3 +95,16 @@ def test_a_file_without_a_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="holds no bundle"):
         export.bundle_of(tmp_path / "plain.nir", tmp_path / "out.ptq")
     assert not (tmp_path / "out.ptq").exists()
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from ptq4snn.cli.main import main
+
+    exported("recurrent cuba", tmp_path)
+    bundle = str(tmp_path / "q.ptq")
+    for way, file in (("nir", "a.nir"), ("onnx", "a.onnx")):
+        assert main(["export", bundle, "--to", way, "--out", str(tmp_path / file)]) == 0
+    assert main(["export", str(tmp_path / "a.nir"), "--to", "ptq", "--out", str(tmp_path / "b.ptq")]) == 0
+    assert (tmp_path / "b.ptq").read_bytes() == (tmp_path / "q.ptq").read_bytes()
+    assert main(["export", bundle, "--to", "nir", "--form", "scan", "--out", str(tmp_path / "c.nir")]) == 2
+    assert "--form is for --to onnx" in capsys.readouterr().err and not (tmp_path / "c.nir").exists()

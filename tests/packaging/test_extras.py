@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": (["m.ptq"], "torch"),
     "run": (["m.ptq", "x.npy", "--stream"], None),
     "bench": (["m.ptq", "--batch", "1", "--kernels", "numpy"], None),
+    "export": (["m.ptq", "--to", "c", "--out", "sources"], None),
     "summary": (["m.ptq"], None),
     "report": (["m.ptq", "--figures", "drawn"], "jinja2"),
     "figure": (["memory", "m.ptq", "--out", "f.json"], None),
@@ -99,7 +100,7 @@ def test_public_names_without_torch() -> None:
     assert done.returncode == 0, done.stderr
     told = dict(line.split(" | ") for line in done.stdout.splitlines())
     here = {name for name, text in told.items() if text == "is there"}
-    assert here == {"Recipe", "__version__", "runtime"}
+    assert here == {"Recipe", "__version__", "export", "runtime"}
     parts = {"models.zoo": "models", "models.neuron": "models"}
     for name in set(told) - here:
         assert told[name] == f"ptq4snn.{parts.get(name, name)} {TORCH}"

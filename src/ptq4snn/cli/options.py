@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
         ("evaluate", evaluate_options, "measure the accuracy of a bundle"),
         ("run", run_options, "run a bundle on an array of samples, as integers and without torch"),
         ("bench", bench_options, "measure speed and memory of a bundle, and how near they are to the peak"),
+        ("export", export_options, "write a bundle as C for microcontrollers, ONNX or NIR"),
         ("summary", summary_options, "show a finished run on one screen"),
         ("report", report_options, "make an HTML page of a finished run"),
         ("figure", figure_options, "draw a figure of the paper from a finished run"),
@@ -194,6 +195,46 @@ def bench_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--threads", type=numbers, default=[1], metavar="N,N", help="threads (1)")
     p.add_argument("--seconds", type=at_least(1), default=1, metavar="N", help="of each measurement (1)")
     kernel_options(p)
+
+
+def export_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "bundle",
+        metavar="MODEL.ptq",
+        help="bundle that quantize wrote; of --to ptq a NIR file that holds one",
+    )
+    p.add_argument(
+        "--to",
+        required=True,
+        choices=["c", "onnx", "nir", "ptq"],
+        help="what is written: C99, ONNX, NIR, or the bundle that a NIR file holds",
+    )
+    p.add_argument("--out", required=True, metavar="PATH", help="the file, or the folder of C's sources")
+    p.add_argument(
+        "--form",
+        default="step",
+        choices=["step", "scan", "unrolled"],
+        help="of ONNX: one step with its state, or the sequence by a Scan or written out (step)",
+    )
+    p.add_argument("--dt", type=float, default=1e-4, metavar="S", help="of NIR: length of a step (1e-4)")
+    p.add_argument("--name", metavar="NAME", help="begins all names in C and the files' (the bundle's)")
+    p.add_argument("--section", metavar="NAME", help="the linker's section of the weights, such as .flash2")
+    p.add_argument(
+        "--weights",
+        default="c",
+        choices=["c", "bin", "mem", "hex"],
+        help="in the source, or beside it: raw, for $readmemh, Intel HEX (c)",
+    )
+    p.add_argument("--steps", type=at_least(1), metavar="T", help="the most of a sequence (65,536)")
+    p.add_argument(
+        "--path",
+        default="event",
+        choices=["event", "dense", "auto"],
+        help="loops over spikes, over all inputs, or by what --samples show (event)",
+    )
+    p.add_argument(
+        "--samples", metavar="FILE", help="inputs, .npy, .npz or .safetensors: for --path auto, and counts"
+    )
 
 
 def summary_options(p: argparse.ArgumentParser) -> None:

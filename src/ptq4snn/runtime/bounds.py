@@ -24,7 +24,7 @@ from ptq4snn.runtime.parameters import (
 from ptq4snn.runtime.ranges import Range, align, fits, for_steps, number, product_fits
 from ptq4snn.runtime.state import MAX_SESSION, MAX_STEPS, delay_field
 
-__all__ = ["prove"]
+__all__ = ["prove", "prove_for"]
 
 ROUNDS = 8  # that something goes round before its range must have been found
 
@@ -65,6 +65,18 @@ def prove(
             high = trial
         trial = (low + high) // 2
     return best
+
+
+def prove_for(
+    program: ops.Program,
+    projections: Mapping[str, ProjectionNumbers],
+    neurons: Mapping[str, NeuronNumbers],
+    mirrors: Mapping[str, Mirror],
+    steps: int,
+) -> Bounds:
+    """Bounds of a checked program for sequences of up to `steps` steps: the fewer, the narrower."""
+    with for_steps(steps):
+        return _settle(_Proof(program, projections, neurons, mirrors, {}, {}, {}, {}, {}), steps)
 
 
 def _settle(proof: _Proof, steps: int) -> Bounds:

@@ -1,0 +1,78 @@
+"""Random programs in C against the NumPy executor: levels, spikes, states, sums and outputs, bit for bit."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from export.cases import random_case
+from export.harness import SANITIZED, build, case, compare, results
+from export.test_boards import BOARDS
+from runtime.programs import random_input, random_model
+
+from ptq4snn.export.c99.source import fixed_steps
+from ptq4snn.network.program import OPERATIONS, Clip, Neuron
+from ptq4snn.runtime.decode import late_heads
+from ptq4snn.runtime.loading import build as build_model
+
+COMPILERS = {"gcc": (*range(12), 41, 69), "clang": (*range(12, 22), 53)}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_random_programs(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler} here")
+    cases = [random_case(seed) for seed in COMPILERS[compiler]]
+    compare(cases, results(build(cases, tmp_path, compiler, SANITIZED), cases))
+
+
+def test_a_mean_over_time_that_more_than_the_output_reads(tmp_path: Path) -> None:
+    """It runs the steps of its calibration, and has outputs behind the last."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc here")
+    model, head = next(
+        (m, op)
+        for m in (random_model(seed, operations=3, work=500) for seed in range(100))
+        for op in late_heads(m)
+        if m.program.steps > 2
+    )
+    program, v = model.program, len(model.program.values)
+    clip = Clip(v, (head.output,), "clip", -100, 100)
+    outputs = tuple(
+        replace(out, value=v, kind="count", name=None) for out in program.outputs if out.value == head.output
+    )
+    values = (*program.values, program.values[head.output])
+    more = replace(program, values=values, operations=(*program.operations, clip), outputs=outputs)
+    fixed = build_model(more, model.projections, model.neurons, model.mirrors)
+    cases = [case(fixed, "net", random_input(model, 0, 1), program.steps)]
+    assert fixed_steps(cases[0].model)
+    compare(cases, results(build(cases, tmp_path, "gcc", SANITIZED), cases))
+
+
+def test_the_programs_have_everything() -> None:
+    """Every operation, width, rounding and reset stands in one of the programs of this suite."""
+    chosen = [*COMPILERS.values(), *(board.seeds for board in BOARDS.values())]
+    models = [random_case(seed).model for seeds in chosen for seed in seeds]
+    found = {type(op) for m in models for op in m.program.operations}
+    assert found == set(OPERATIONS.values())
+    neurons = [
+        (op, m.neurons[op.name]) for m in models for op in m.program.operations if isinstance(op, Neuron)
+    ]
+    assert {(n.reset, n.rounding) for _, n in neurons} == set(
+        product(("hard", "soft", "none"), ("even", "dither"))
+    )
+    assert {w for _, n in neurons for w in n.bits.tolist()} == {2, 3, 4, 5, 6, 7, 8, 16, 32}
+    assert {p.bits for m in models for p in m.projections.values()} == set(range(2, 9))
+    for holds in (
+        any(op.carried for op, _ in neurons),
+        any(op.once and n.over_time for op, n in neurons),
+        any(op.channel is not None and not op.once for op, _ in neurons),
+        any(p.rescale is not None for m in models for p in m.projections.values()),
+        any(p.over_time and p.role != "output" for m in models for p in m.projections.values()),
+        any(len(m.program.outputs) > 1 for m in models),
+        any(m.program.input.time_axis is None for m in models),
+    ):
+        assert holds
