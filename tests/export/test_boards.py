@@ -11,7 +11,6 @@ from export.cases import random_case
 from export.harness import build, compare, results
 
 HERE = Path(__file__).parents[2] / "examples" / "microcontroller" / "board"
-PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
 
 
 @dataclass(frozen=True)
