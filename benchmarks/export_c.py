@@ -29,7 +29,7 @@ import ptq4snn
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
 from ptq4snn.experiments.compare import today
-from ptq4snn.export.c99.export import generate
+from ptq4snn.export.c99.export import Choices, generate
 from ptq4snn.files import write_whole
 from ptq4snn.models.zoo import load_default
 from ptq4snn.network.program import Neuron, Quantize
@@ -144,7 +144,7 @@ def levels(model: Model, x: Any) -> tuple[Any, Any]:
 def contenders(model: Model, x: Any) -> dict[str, dict[str, str]]:
     """Files of every program, all with the same entry points."""
     whole, reals = levels(model, x)
-    exported = generate(model, "net", steps=model.program.steps).files
+    exported = generate(model, "net", Choices(steps=model.program.steps)).files
     head = head_of(model)
     out = {"exported": {k: v.decode() for k, v in exported.items()}}
     out["exported"]["main.c"] = _main(

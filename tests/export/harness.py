@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ptq4snn.export.c99.export import CSource, generate
+from ptq4snn.export.c99.export import Choices, CSource, generate
 from ptq4snn.export.c99.plan import plan_of
 from ptq4snn.export.c99.source import fixed_steps, stateful
 from ptq4snn.network.program import Delay, Neuron, Quantize, TimeSum
@@ -48,7 +48,10 @@ def case(model: Model, name: str, x: np.ndarray[Any, Any], length: int, **option
         axes = (program.input.time_axis, *axes)
     frames = np.moveaxis(x, axes, tuple(range(len(axes)))).reshape(-1, int(np.prod(program.input.shape)))
     return Case(
-        model, generate(model, name, **options), np.ascontiguousarray(frames, dtype=np.float32), length
+        model,
+        generate(model, name, Choices(**options)),
+        np.ascontiguousarray(frames, dtype=np.float32),
+        length,
     )
 
 

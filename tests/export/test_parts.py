@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runtime.programs import random_model
 
-from ptq4snn.export.c99.export import generate
+from ptq4snn.export.c99.export import Choices, generate
 from ptq4snn.export.c99.files import _intel_hex
 from ptq4snn.export.c99.helpers import Helpers
 from ptq4snn.export.c99.weights import PLANES, _planes, padded
@@ -84,7 +84,7 @@ def test_another_number_of_steps_rounds_as_doubles_do(tmp_path: Path) -> None:
 def test_weights_beside_the_source(tmp_path: Path) -> None:
     """The same words in all forms; the source then names them from outside."""
     model = random_model(5)
-    files = {form: generate(model, "net", weights=form).files for form in ("c", "bin", "mem", "hex")}
+    files = {form: generate(model, "net", Choices(weights=form)).files for form in ("c", "bin", "mem", "hex")}
     raw = files["bin"]["net.bin"]
     assert len(raw) == 4 * files["c"]["net.c"].decode().split("weights of", 1)[1].split("static const int")[
         0
@@ -141,7 +141,7 @@ def summing() -> Model:
 def test_a_sequence_ends_where_it_was_said_to(tmp_path: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("there is no gcc here")
-    for file, content in generate(summing(), "net", steps=2).files.items():
+    for file, content in generate(summing(), "net", Choices(steps=2)).files.items():
         (tmp_path / file).write_bytes(content)
     (tmp_path / "main.c").write_text(COUNTS)
     run(["gcc", *STRICT, *SANITIZED, "main.c", "net.c", "-o", "main"], tmp_path)
@@ -150,5 +150,5 @@ def test_a_sequence_ends_where_it_was_said_to(tmp_path: Path) -> None:
 
 def test_a_shorter_sequence_has_narrower_sums() -> None:
     model = summing()
-    long, short = (generate(model, "net", steps=n).figures for n in (65_536, 1))
+    long, short = (generate(model, "net", Choices(steps=n)).figures for n in (65_536, 1))
     assert short.state < long.state and len(short.wide) <= len(long.wide)

@@ -14,7 +14,7 @@ from runtime.programs import random_model
 
 from ptq4snn.cli.main import main
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.export.c99.export import generate
+from ptq4snn.export.c99.export import Choices, generate
 from ptq4snn.export.c99.names import comment, identifier, name_of
 from ptq4snn.network import program as ops
 from ptq4snn.runtime.loading import build
@@ -82,7 +82,7 @@ def test_a_file_gives_a_name(stem: str) -> None:
 )
 def test_an_option_that_cannot_be(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(PTQ4SNNError, match=re.escape(sentence)):
-        generate(random_model(0), "net", **options)
+        generate(random_model(0), "net", Choices(**options))
 
 
 def test_a_network_that_looks_at_the_whole_sequence_is_refused() -> None:
@@ -158,7 +158,7 @@ def test_the_path_follows_the_densities() -> None:
     model = random_model(1, operations=6)
     names = [op.name for op in model.program.operations if isinstance(op, ops.Project)]
     densities = {name: i % 2 for i, name in enumerate(names)}
-    paths = generate(model, "net", path="auto", densities=densities).paths
+    paths = generate(model, "net", Choices(path="auto", densities=densities)).paths
     assert paths == {name: "dense" if d else "event" for name, d in densities.items()}
 
 

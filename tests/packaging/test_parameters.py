@@ -18,7 +18,10 @@ SCREEN = 40  # lines
 SOURCE = Path(ptq4snn.__file__).parent
 
 # keyword options of a public entry point are the user's vocabulary; inwards they go on as values
-PUBLIC = {"api.py:quantize", "evaluation/metrics.py:evaluate", "experiments/compare.py:compare"}
+PUBLIC = {
+    "api.py:quantize", "evaluation/metrics.py:evaluate", "experiments/compare.py:compare",
+    "export/c99/export.py:c",
+}  # fmt: skip
 # stand in for functions of torch, whose signature they must have
 TORCH = {f"numerics/gradients.py:{name}" for name in ("_conv2d", "_conv_transpose2d", "_conv3d")}
 # the settings of an architecture, given by keyword in models/trained.py and models/published.py

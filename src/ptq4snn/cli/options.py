@@ -201,7 +201,7 @@ def export_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "bundle",
         metavar="MODEL.ptq",
-        help="bundle that quantize wrote; of --to ptq a NIR file that holds one",
+        help="bundle that quantize wrote; with --to ptq a NIR file with one",
     )
     p.add_argument(
         "--to",

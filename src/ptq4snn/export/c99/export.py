@@ -23,7 +23,7 @@ from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.state import MAX_STEPS
 
-__all__ = ["PATHS", "CSource", "c", "generate"]
+__all__ = ["PATHS", "CSource", "Choices", "c", "generate"]
 
 PATHS = ("event", "dense", "auto")
 DENSE = 0.5  # from this share of inputs that are not zero on, going over all of them is faster
@@ -63,16 +63,7 @@ def c(
     them, or by `densities`, shares of non-zero inputs by the name of the operation.
     """
     stem = name if name is not None else "network" if isinstance(model, Model) else name_of(Path(model).stem)
-    source = generate(
-        model,
-        stem,
-        section=section,
-        weights=weights,
-        steps=steps,
-        path=path,
-        samples=samples,
-        densities=densities,
-    )
+    source = generate(model, stem, Choices(section, weights, steps, path, samples, densities))
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise PTQ4SNNError(f"{short(out)} is a file: name a folder for the C sources")
@@ -84,26 +75,30 @@ def c(
     return source
 
 
-def generate(
-    model: str | Path | Model,
-    name: str,
-    *,
-    section: str | None = None,
-    weights: str = "c",
-    steps: int | None = None,
-    path: str = "event",
-    samples: Any = None,
-    densities: Mapping[str, float] | None = None,
-) -> CSource:
+@dataclass(frozen=True)
+class Choices:
+    """What a user says of the sources: see `c`."""
+
+    section: str | None = None
+    weights: str = "c"
+    steps: int | None = None
+    path: str = "event"
+    samples: Any = None
+    densities: Mapping[str, float] | None = None
+
+
+def generate(model: str | Path | Model, name: str, choices: Choices | None = None) -> CSource:
     """The files of `c`, not written."""
+    chosen = choices or Choices()
+    section, weights, path = chosen.section, chosen.weights, chosen.path
     identifier(name)
     checked_section(section)
     _one_of("weights", weights, FORMS)
     _one_of("path", path, PATHS)
     loaded = model if isinstance(model, Model) else load_model_file(model)
-    loaded = _for_steps(loaded, steps)
+    loaded = _for_steps(loaded, chosen.steps)
     _limit(loaded)
-    found = dict(densities) if densities is not None else _densities(loaded, samples)
+    found = dict(chosen.densities) if chosen.densities is not None else _densities(loaded, chosen.samples)
     if path == "auto" and not found:
         raise PTQ4SNNError('path "auto" chooses by what was measured: give samples or densities')
     written = write_source(loaded, name, _paths(loaded, path, found), section, weights == "c", found)

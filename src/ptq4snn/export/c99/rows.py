@@ -43,15 +43,16 @@ def pool_row(ctx: Context, group: Group, i: int, p: str) -> list[str]:
         )
     if op.window is not None:
         return [*clear, *taps(op.window, body)]
-    return [*clear, *_listed(ctx, op, row.word("0", "c"), item, kind, out, p)]
+    return [*clear, *_listed(ctx, op, row.word("0", "c"), item, (kind, out), p)]
 
 
 def _channels(count: int, body: list[str]) -> list[str]:
     return loop("c", count, body)
 
 
-def _listed(ctx: Context, op: Pool, y: str, item: str, kind: str, out: str, p: str) -> list[str]:
-    """Taps from a table; -1 is a zero."""
+def _listed(ctx: Context, op: Pool, y: str, item: str, types: tuple[str, str], p: str) -> list[str]:
+    """Taps from a table; -1 is a zero. `types` are those of an item and of the sum."""
+    kind, out = types
     value = ctx.model.program.values[op.output]
     at = np.asarray(op.taps, dtype=np.int64)
     width = len(at) // value.positions
