@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["projection_node"]
 
 
-def projection_node(w: Walk, op: Project, shape: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
-    """The node of a projection that reads `shape`, and the shape that it makes."""
+def projection_node(
+    w: Walk, op: Project, shape: tuple[int, ...], summed: bool
+) -> tuple[Any, tuple[int, ...]]:
+    """The node of a projection that reads `shape`, and the shape that it makes. One behind a sum over time runs
+    at every step in NIR, and what it makes is summed: each step has its share of the bias."""
     n = w.model.projections[op.name]
     if n.rescale is not None:
         raise w.refuse(op, "it writes a stream or a chain, whose saturation NIR has no words for")
@@ -26,7 +29,7 @@ def projection_node(w: Walk, op: Project, shape: tuple[int, ...]) -> tuple[Any, 
         scales = np.broadcast_to(n.input.scales, (n.weight.shape[1] * op.groups,))
         each = np.repeat(scales.reshape(op.groups, -1), channels // op.groups, axis=0)  # [Cout, Cin / G]
         weight = weight / each.reshape(*each.shape, *[1] * (n.weight.ndim - 2))
-    bias = n.bias.astype(np.float64) * n.unit
+    bias = n.bias.astype(np.float64) * n.unit / (w.model.program.steps if summed else 1)
     meta = {
         "q.bits": np.array([n.bits]), "q.integers": n.weight, "q.scales": n.unit * 2.0**n.shift,
         "q.bias": n.bias, "q.shift": np.array([n.shift]),

@@ -7,7 +7,7 @@ NIR has no words for is refused with its place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class Made:
     sources: tuple[str, ...]
     shape: tuple[int, ...]
     late: int | None = None
+    summed: bool = False  # over the steps: a reader sums what comes out at the end instead
 
 
 @dataclass
@@ -85,8 +86,8 @@ def _quantize(w: Walk, op: ops.Quantize) -> None:
 
 def _project(w: Walk, op: ops.Project) -> None:
     source = w.made[op.inputs[0]]
-    node, shape = projection_node(w, op, source.shape)
-    w.made[op.output] = Made((w.node(op, node, source),), shape)
+    node, shape = projection_node(w, op, source.shape, source.summed)
+    w.made[op.output] = Made((w.node(op, node, source),), shape, summed=source.summed)
 
 
 def _pool(w: Walk, op: ops.Pool) -> None:
@@ -97,7 +98,7 @@ def _pool(w: Walk, op: ops.Pool) -> None:
         raise w.refuse(op, "its padding is not the same on both sides")
     node = w.library.SumPool2d(*(np.array(a) for a in (window.kernel, window.stride, window.before)))
     name = w.node(op, node, source)
-    w.made[op.output] = Made((name,), (source.shape[0], *window.out_size))
+    w.made[op.output] = replace(source, sources=(name,), shape=(source.shape[0], *window.out_size))
 
 
 def _gather(w: Walk, op: ops.Gather) -> None:
@@ -110,7 +111,7 @@ def _gather(w: Walk, op: ops.Gather) -> None:
         raise w.refuse(op, "NIR can flatten an image, but moves no elements otherwise")
     node = w.library.Flatten({"input": np.array(shape)}, 0)
     name = w.node(op, node, w.made[op.inputs[0]])
-    w.made[op.output] = Made((name,), (value.channels,))
+    w.made[op.output] = replace(w.made[op.inputs[0]], sources=(name,), shape=(value.channels,))
 
 
 def _combine(w: Walk, op: ops.Combine) -> None:
@@ -137,7 +138,7 @@ def _neuron(w: Walk, op: ops.Neuron) -> None:
 
 def _time_sum(w: Walk, op: ops.TimeSum) -> None:
     """What a reader sums over the steps."""
-    w.made[op.output] = w.made[op.inputs[0]]
+    w.made[op.output] = replace(w.made[op.inputs[0]], summed=True)
 
 
 def _delay(w: Walk, op: ops.Delay) -> None:
