@@ -17,8 +17,8 @@ __all__ = ["projection_node"]
 def projection_node(
     w: Walk, op: Project, shape: tuple[int, ...], summed: bool
 ) -> tuple[Any, tuple[int, ...]]:
-    """The node of a projection that reads `shape`, and the shape that it makes. One behind a sum over time runs
-    at every step in NIR, and what it makes is summed: each step has its share of the bias."""
+    """The node of a projection that reads `shape`, and the shape that it makes. One behind a sum over time
+    runs at every step in NIR, and what it makes is summed: each step has its share of the bias."""
     n = w.model.projections[op.name]
     if n.rescale is not None:
         raise w.refuse(op, "it writes a stream or a chain, whose saturation NIR has no words for")
