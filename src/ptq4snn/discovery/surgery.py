@@ -37,7 +37,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def _untraced(traced: fx.GraphModule) -> nn.Module:
     """A module with the code that torch.fx made (as SpikingJelly's ann2snn does): classes of GraphModules
     cannot be derived from. Both share their layers."""
-    kind: type = type(type(traced).__name__, (nn.Module,), {"forward": type(traced).forward})
+    kind: Any = type(type(traced).__name__, (nn.Module,), {"forward": type(traced).forward})
     plain: nn.Module = kind.__new__(kind)
     plain.__dict__.update({k: v for k, v in vars(traced).items() if k not in TRACES})
     for name in ("_parameters", "_buffers", "_modules"):
