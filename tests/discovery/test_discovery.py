@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import ptq4snn
 from ptq4snn.discovery.discover import Discovery, discover
 from ptq4snn.discovery.folding import verify
 from ptq4snn.discovery.record import record
@@ -762,10 +763,12 @@ def test_no_neuron_runs() -> None:
 
 def test_transposed_convolution() -> None:
     net = Net(lambda m, x: m.lif(m.up(x)[None]), up=nn.ConvTranspose2d(2, 4, 2), lif=IF())
+    assert ptq4snn.inspect(net, images()).neurons["lif"].projections == ("up.plain",)
+    net.get_submodule("up").register_forward_hook(lambda _m, _a, out: out * 2)
     with pytest.raises(
-        UnsupportedOperation, match="'up' is a ConvTranspose2d; use upsampling and a convolution"
+        UnsupportedOperation, match="'up' is a ConvTranspose2d with a forward or hooks of its"
     ):
-        discover(net, images())
+        ptq4snn.inspect(net, images())
 
 
 def test_states_of_different_shapes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def test_the_convolution_is_the_transposed_one(settings: dict[str, Any]) -> None
     ):
         if len(size) != 2 and any(isinstance(v, tuple) for v in settings.values()):
             continue
-        module = seeded(lambda kind=kind: kind(4, 6, **settings)).double()
+        module = seeded(partial(kind, 4, 6, **settings)).double()
         x = drawn(3, 4, *size).double()
         torch.testing.assert_close(Untransposed(module)(x), module(x), rtol=1e-12, atol=1e-12)
 

@@ -8,6 +8,7 @@ import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -99,8 +100,9 @@ def _built(case: Case) -> tuple[nn.Module, Tensor]:
 def _drawn(net: nn.Module) -> nn.Module:
     """With weights as layers begin with."""
     for m in net.modules():
-        if hasattr(m, "reset_parameters"):
-            m.reset_parameters()
+        begin: Any = getattr(m, "reset_parameters", None)
+        if begin is not None:
+            begin()
     return net
 
 
@@ -111,11 +113,11 @@ def _images(*shape: int) -> Callable[[], Tensor]:
 def _without_extras() -> None:
     """The zoo wants a progress bar, and one function of torchvision that fetches weights."""
     try:
-        import tqdm  # noqa: F401
+        import tqdm  # type: ignore[import-untyped]  # noqa: F401
     except ImportError:
         _stub("tqdm").tqdm = lambda x, *_a, **_k: x  # type: ignore[attr-defined]
     try:
-        import torchvision.models  # noqa: F401
+        import torchvision.models  # type: ignore[import-not-found]  # noqa: F401
     except (ImportError, RuntimeError):
         _stub("torchvision")
         _stub("torchvision._internally_replaced_utils").load_state_dict_from_url = None  # type: ignore[attr-defined]
@@ -152,7 +154,7 @@ def spikingjelly_cases() -> list[Case]:
     cases = [
         Case(
             f"{m.__name__.rpartition('.')[2]}, {block.__name__}",
-            multi(lambda net=net, block=block, more=more: net(block, [1, 1, 1, 1], **small, **more)),
+            multi(partial(net, block, [1, 1, 1, 1], **small, **more)),
             images, time_first,
         )
         for m, net, more in (
@@ -176,7 +178,7 @@ def spikingjelly_cases() -> list[Case]:
     plif = {"spiking_neuron": neuron.ParametricLIFNode}
     nets = parametric_lif_net
     for net, size in ((nets.MNISTNet, (1, 28, 28)), (nets.CIFAR10Net, (3, 32, 32))):
-        made = multi(lambda net=net: net(channels=8, **plif))
+        made = multi(partial(net, channels=8, **plif))
         cases.append(
             Case(f"parametric_lif_net.{net.__name__}", made, _images(STEPS, 4, *size), time_first, 8.0)
         )
@@ -257,8 +259,8 @@ def _converted_cases() -> list[Case]:
         ann, data = _Ann(pool).eval(), [(torch.rand(32, 1, 16, 16), torch.zeros(32))]
         if hasattr(ann2snn, "RateCodingRecipe"):  # 2.0.0
             recipe = ann2snn.RateCodingRecipe(data, mode="99.9%", **more)
-            return ann2snn.FXConverter(recipe).convert(ann).eval()  # type: ignore[no-any-return]
-        return ann2snn.Converter(data, mode="99.9%")(ann).eval()  # type: ignore[no-any-return]
+            return ann2snn.FXConverter(recipe).convert(ann).eval()
+        return ann2snn.Converter(data, mode="99.9%")(ann).eval()
 
     x, how = _images(16, 1, 16, 16), {"steps": 32}
     cases = [
@@ -325,7 +327,7 @@ def snntorch_cases() -> list[Case]:
     import snntorch as snn
 
     def leaky(beta: float = 0.95, **more: Any) -> nn.Module:
-        return snn.Leaky(beta=beta, **more)  # type: ignore[no-any-return]
+        return snn.Leaky(beta=beta, **more)
 
     def fully_connected() -> nn.Module:
         return _Recorded([nn.Linear(64, 48), leaky(), nn.Linear(48, 10), leaky()], 12, True)

@@ -42,8 +42,13 @@ def tracked(fact: Fact) -> Tracked:
     """Integers; also the input, and sums that are not complete."""
     if isinstance(fact, Constant):
         raise Refused("reads a constant")
-    if fact.kind in ("potential", "real"):
+    if fact.kind == "potential":
         raise Refused(f"computes with the real numbers of '{fact.name}'")
+    if fact.kind == "real":
+        raise Refused(
+            f"computes with the real numbers of '{fact.name}', which leave the integers for an operation "
+            "like softmax; return what is in front of it"
+        )
     return fact
 
 

@@ -79,7 +79,9 @@ def _add_constant(a: Fact, b: Constant, shape: tuple[int, ...]) -> Fact:
         return replace(a, sheets=tuple(replace(s, ids=s.ids.expand(shape)) for s in a.sheets))
     if b.value == 0 and isinstance(a, Membrane):
         return a
-    raise Unfollowed("adds a constant")
+    if isinstance(a, Current):
+        raise Unfollowed("adds a constant that differs from position to position or from step to step")
+    raise Unfollowed("adds a constant that is no multiple of the spikes' quantum")
 
 
 def follow_mul(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
