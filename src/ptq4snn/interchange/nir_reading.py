@@ -34,8 +34,8 @@ def from_nir(
     dt: length of a step, in the unit of the file's time constants; needed where there are any.
     reset: "subtract" or "zero": how the network was trained, which a NIR file does not say.
     readout: "sum" or "mean" of the output node over the steps, "last", or "none": every step [B, T, ...].
-    rule: "euler", as NIR's equations are read by most frameworks, or "rockpool" for files that Rockpool wrote,
-        whose neurons decay exponentially, fire at the threshold too, and subtract it.
+    rule: "euler", as most frameworks read NIR's equations, or "rockpool" for files that Rockpool wrote, whose
+        neurons decay exponentially, fire at the threshold too, and subtract it.
     """
     if rule not in RULES:
         raise UnsupportedModel(f"rule is {rule!r}: give one of {', '.join(RULES)}")
