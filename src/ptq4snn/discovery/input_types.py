@@ -21,9 +21,9 @@ NARROW = (torch.float16, torch.bfloat16)
 
 
 def widened(model: nn.Module) -> nn.Module:
-    """The model in float32, in place, if any of its weights is in half precision."""
+    """The model with what it holds in half precision in float32, in place."""
     narrow = any(t.dtype in NARROW for t in (*model.parameters(), *model.buffers()))
-    return model.float() if narrow else model
+    return model._apply(in_full) if narrow else model
 
 
 def in_full(x: Tensor) -> Tensor:
