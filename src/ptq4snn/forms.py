@@ -55,8 +55,8 @@ def inputs_and_labels(batch: Any, labels: bool = True) -> tuple[Tensor, Tensor |
         several = [v for v in batch[0] if _is_array(v)] if isinstance(batch[0], tuple | list) else []
         if len(several) > 1:
             raise DataError(
-                f"a batch holds {len(several)} inputs beside its labels: put them into one tensor and take it "
-                "apart in the model"
+                f"a batch holds {len(several)} inputs beside its labels: put them into one tensor and take "
+                "it apart in the model"
             )
         x = batch[0][0] if isinstance(batch[0], tuple | list) and len(batch[0]) else batch[0]
         return as_tensor(x, batch), as_tensor(batch[1]) if labels and len(batch) > 1 else None
