@@ -148,7 +148,7 @@ def test_a_state_that_a_loop_hands_on_is_no_second_input() -> None:
 
 def test_what_the_module_calls_itself_is_no_input(expected: ptq4snn.QuantizedModel) -> None:
     class Short(Net):
-        def forward(s, x: Tensor) -> Tensor:  # noqa: N805
+        def forward(s, x: Tensor) -> Tensor:
             return super().forward(x)
 
     patched = Net()
