@@ -10,10 +10,12 @@ PIP    := $(PY) -m pip --disable-pip-version-check -qq install --constraint cons
 # the two generations of SpikingJelly cannot live in one environment: each gets its own folder
 SJ14   := .sj/014
 SJ20   := .sj/200
-# so do Norse and sinabs, which want torchvision, samna and more beside them
+# so do Norse, sinabs and Rockpool, which want torchvision, samna and more beside them
 NORSE  := .fw/norse
 SINABS := .fw/sinabs
+ROCKPOOL := .fw/rockpool
 export PTQ4SNN_NORSE := $(CURDIR)/$(NORSE)
+export PTQ4SNN_ROCKPOOL := $(CURDIR)/$(ROCKPOOL)
 export PTQ4SNN_SINABS := $(CURDIR)/$(SINABS)
 export PTQ4SNN_SPIKINGJELLY_014 := $(CURDIR)/$(SJ14)
 export PTQ4SNN_SPIKINGJELLY_200 := $(CURDIR)/$(SJ20)
@@ -76,6 +78,7 @@ $(VENV)/.frameworks: $(VENV)/.dev
 	rm -rf .sj .fw
 	$(PIP) --no-deps snntorch
 	$(PIP) --no-deps --target $(SINABS) sinabs pbr
+	$(PIP) --no-deps --target $(ROCKPOOL) rockpool nirtorch==2.0.5 scipy
 	$(PIP) --no-deps --target .fw/build setuptools-scm vcs-versioning
 	PYTHONPATH=$(CURDIR)/.fw/build $(PIP) --no-deps --no-build-isolation --target $(NORSE) norse
 	$(PIP) --no-deps --target $(SJ14) spikingjelly==0.0.0.0.14

@@ -86,6 +86,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "complex": (X.to(torch.complex64), "give real numbers"),
     "text": ("file.npz", "got str"),
     "mapping": ({"a": X, "b": X}, "name its samples x"),
+    "several inputs": ([((X, X), Y)], "a batch holds 2 inputs"),
     "shapes": ([(X, Y), (X[:, :1], Y)], "different shapes"),
 }
 

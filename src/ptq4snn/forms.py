@@ -52,9 +52,19 @@ def inputs_and_labels(batch: Any, labels: bool = True) -> tuple[Tensor, Tensor |
         named = [k for k in LABELS if labels and k in batch and k != key]
         return as_tensor(batch[key]), as_tensor(batch[named[0]]) if named else None
     if isinstance(batch, tuple | list) and len(batch):
+        several = [v for v in batch[0] if _is_array(v)] if isinstance(batch[0], tuple | list) else []
+        if len(several) > 1:
+            raise DataError(
+                f"a batch holds {len(several)} inputs beside its labels: put them into one tensor and take "
+                "it apart in the model"
+            )
         x = batch[0][0] if isinstance(batch[0], tuple | list) and len(batch[0]) else batch[0]
         return as_tensor(x, batch), as_tensor(batch[1]) if labels and len(batch) > 1 else None
     return as_tensor(batch), None
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor | np.ndarray)
 
 
 def named_input(batch: Mapping[Any, Any]) -> Any:

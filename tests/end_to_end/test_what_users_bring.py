@@ -146,6 +146,19 @@ def test_a_state_that_a_loop_hands_on_is_no_second_input() -> None:
     assert torch.equal(q.sequence(X), quantized(Net(), X)(X))
 
 
+def test_what_the_module_calls_itself_is_no_input(expected: ptq4snn.QuantizedModel) -> None:
+    class Short(Net):
+        def forward(s, x: Tensor) -> Tensor:
+            return super().forward(x)
+
+    patched = Net()
+    patched.forward = Short().forward  # type: ignore[method-assign]
+    assert quantized(Short(), X).plan == expected.plan
+    with pytest.raises(PTQ4SNNError) as e:  # a forward of another module's parts has none of its own
+        quantized(patched, X)
+    assert "several inputs" not in str(e.value)
+
+
 class AdaptiveLIF(nn.Module):
     """A neuron that no adapter knows."""
 

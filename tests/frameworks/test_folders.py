@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["norse", "sinabs"])
+@pytest.mark.parametrize("name", ["norse", "sinabs", "rockpool"])
 def test_framework(name: str) -> None:
     variable = f"PTQ4SNN_{name.upper()}"
     folder = os.environ.get(variable)

@@ -183,6 +183,39 @@ def test_the_model_is_the_graph(name: str, reset: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again(x.double()).numpy(), expected.sum(1))
 
 
+class Rockpool(Simulation):
+    """What its LIFTorch, LIFNeuronTorch and ExpSynTorch compute with a file's time constants."""
+
+    def _neuron(self, name: str, node: Any, kind: str, x: Any) -> Array:
+        v, i = self.state.get(name, (0.0, 0.0))
+        if kind == "LI":
+            v = (v + x) * np.exp(-DT / node.tau)
+            self.state[name] = v, i
+            return np.asarray(v)
+        i = (i + x) * np.exp(-DT / node.tau_syn) if kind == "CubaLIF" else x
+        v = v * np.exp(-DT / (node.tau_mem if kind == "CubaLIF" else node.tau)) + i
+        z = (v >= node.v_threshold).astype(np.float64)
+        self.state[name] = v - z * node.v_threshold, i
+        return z
+
+
+def plain_cuba(n: tuple[int, ...]) -> Any:
+    """As Rockpool writes it: r = tau exp(-dt / tau) / dt, which is not read, and w_in left at 1."""
+    tau = RNG(5).uniform(2e-3, 9e-3, n)
+    return nir.CubaLIF(full(n, 4e-3), tau, tau * np.exp(-DT / tau) / DT, full(n, 0.0), full(n, 1.0))
+
+
+@pytest.mark.parametrize("make", [feed_forward, recurrent])
+@pytest.mark.parametrize("neuron", [lif, plain_cuba])
+def test_the_model_is_what_rockpool_computes(make: Callable[..., Any], neuron: Callable[..., Any]) -> None:
+    graph = make(neuron)
+    x = samples(graph, 6)
+    expected = np.stack([Rockpool(graph, "")(s) for s in x.numpy()])
+    model = ptq4snn.from_nir(graph, dt=DT, readout="none", rule="rockpool").double()
+    assert expected.any()
+    np.testing.assert_array_equal(model(x.double()).numpy(), expected)
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 def test_quantized_and_run(name: str, tmp_path: Path) -> None:
     graph = GRAPHS[name]()

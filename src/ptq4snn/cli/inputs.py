@@ -52,7 +52,7 @@ def load_model(args: argparse.Namespace, weights_matter: bool = True) -> nn.Modu
     name: str = args.model or DEFAULT
     changes = model_changes(args)
     if name.endswith(NIR):
-        model = from_nir(name, dt=args.dt, reset=args.reset, readout=args.readout)
+        model = from_nir(name, dt=args.dt, reset=args.reset, readout=args.readout, rule=args.rule)
     elif ":" in name:
         model = own_model(name, changes)
     else:

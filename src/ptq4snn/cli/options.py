@@ -99,6 +99,9 @@ def model_options(p: argparse.ArgumentParser) -> None:
     nir.add_argument(
         "--readout", choices=["sum", "mean", "last", "none"], default="sum", help="of its output (sum)"
     )
+    nir.add_argument(
+        "--rule", choices=["euler", "rockpool"], default="euler", help="its equations: rockpool's, or (euler)"
+    )
 
 
 def quantize_options(p: argparse.ArgumentParser) -> None:

@@ -21,9 +21,9 @@ NARROW = (torch.float16, torch.bfloat16)
 
 
 def widened(model: nn.Module) -> nn.Module:
-    """The model in float32, in place, if any of its weights is in half precision."""
+    """The model with what it holds in half precision in float32, in place."""
     narrow = any(t.dtype in NARROW for t in (*model.parameters(), *model.buffers()))
-    return model.float() if narrow else model
+    return model._apply(in_full) if narrow else model
 
 
 def in_full(x: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def _runs(model: nn.Module, x: Tensor) -> bool:
 
 def refuse_several_inputs(model: nn.Module) -> None:
     """One tensor goes in: what asks for more is told how to give it."""
-    names = _required(type(model).forward if "forward" not in vars(model) else model.forward)
+    names = _required(model.forward)
     if len(names) > 1:
         raise UnsupportedModel(
             f"the model's forward takes several inputs, {', '.join(names)}, and a program has one; put them "
@@ -74,4 +74,4 @@ def _required(forward: Any) -> list[str]:
     except (TypeError, ValueError):
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in given if p.kind in kinds and p.default is p.empty and p.name != "self"]
+    return [p.name for p in given if p.kind in kinds and p.default is p.empty]

@@ -5,12 +5,21 @@
               v[t] = (1 - dt / tau_mem) v[t-1] + r dt / tau_mem I[t]
     IF        v[t] = v[t-1] + r x[t]                        spikes where v > v_threshold
 
-The current of a step reaches the membrane in the same step, as in snnTorch and Norse. A reset to v_reset is
+The current of a step reaches the membrane in the same step, as in snnTorch and Norse. Rockpool writes NIR
+for other equations than these, without saying so; rule "rockpool" computes what its LIFTorch computes:
+
+    CubaLIF   I[t] = exp(-dt / tau_syn) (I[t-1] + w_in x[t])
+              v[t] = exp(-dt / tau_mem) v[t-1] + I[t]        spikes where v >= v_threshold; r is not read
+    LIF       v[t] = exp(-dt / tau) v[t-1] + x[t]            (LIFNeuronTorch)
+    LI        v[t] = exp(-dt / tau) (v[t-1] + x[t])          (ExpSynTorch)
+
+A reset to v_reset is
 "hard", a reset by subtraction "soft": NIR says the first; files written before it did mean either.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ptq4snn.errors import UnsupportedModel, UnsupportedNeuron
-from ptq4snn.frameworks.adapter import NeuronSpec, Reset
+from ptq4snn.frameworks.adapter import Comparator, NeuronSpec, Reset
 from ptq4snn.frameworks.compound import Compound, OneToOne, Stage
 from ptq4snn.frameworks.foreign import reference_current
 from ptq4snn.models.neuron import fire
@@ -35,10 +44,12 @@ SHARPNESS = 2.0  # of the surrogate gradient; a NIR file has none
 
 @dataclass(frozen=True)
 class Settings:
-    """What a NIR file leaves open: the length of a step, and the reset of files that do not say it."""
+    """What a NIR file leaves open: the length of a step, the reset of files that do not say it, and by which
+    equations it was trained."""
 
     dt: float | None
     reset: Reset | None
+    rule: str  # of the equations: "euler" or "rockpool"
     whole: bool  # neurons take whole sequences [T, B, ...]
 
 
@@ -152,31 +163,35 @@ def _neuron(name: str, node: Any, settings: Settings) -> nn.Module:
     leak, gain = _membrane(name, node, settings)
     theta = _values(getattr(node, "v_threshold", 1.0))
     reset: Reset = "none" if reads else _reset(name, node, settings)
+    fires: Comparator = ">=" if settings.rule == "rockpool" else ">"
     one = torch.ones((), dtype=torch.float64)
     if not kind.startswith("Cuba"):
-        spec = NeuronSpec(leak, gain, theta, theta, ">", reset, _surrogate)
+        spec = NeuronSpec(leak, gain, theta, theta, fires, reset, _surrogate)
         return Stage(spec, whole=settings.whole)
-    share = _share(name, settings, _values(node.tau_syn))
+    decay, share = _decay(name, settings, _values(node.tau_syn))
     level = reference_current(theta, leak)
     current = gain * share * _values(node.w_in)  # both gains in front of the synapse
-    spec = NeuronSpec(1 - share, current, level, level, ">", "none", _surrogate, emits="current")
-    membrane = NeuronSpec(leak, one, theta, theta, ">", reset, _surrogate)
+    spec = NeuronSpec(decay, current, level, level, ">", "none", _surrogate, emits="current")
+    membrane = NeuronSpec(leak, one, theta, theta, fires, reset, _surrogate)
     return Cascade(Stage(spec, whole=settings.whole), Stage(membrane, whole=settings.whole))
 
 
-def _share(name: str, settings: Settings, tau: Tensor) -> Tensor:
-    """dt / tau."""
+def _decay(name: str, settings: Settings, tau: Tensor) -> tuple[Tensor, Tensor]:
+    """What is left of a state after a step, and the share of an input that a state with a gain of 1 takes."""
     if settings.dt is None:
         raise UnsupportedNeuron(
             f"the neuron '{name}' has time constants, and a NIR file does not say how long a step is: give "
             "dt in the same unit (--dt on the command line), such as the NIR paper's 1e-4"
         )
     share = settings.dt / tau
-    if bool((share <= 0).any()) or bool((share > 1).any()):
+    whole = 1.0 if settings.rule == "euler" else math.inf
+    if bool((share <= 0).any()) or bool((share > whole).any()):
         raise UnsupportedNeuron(
             f"a time constant of '{name}' is shorter than the step dt = {settings.dt:g}; give a smaller dt"
         )
-    return share
+    if settings.rule == "rockpool":
+        return torch.exp(-share), torch.exp(-share)
+    return 1 - share, share
 
 
 def _membrane(name: str, node: Any, settings: Settings) -> tuple[Tensor, Tensor]:
@@ -189,8 +204,10 @@ def _membrane(name: str, node: Any, settings: Settings) -> tuple[Tensor, Tensor]
             f"the neuron '{name}' leaks towards v_leak, which is not 0; add v_leak / r to the bias in front "
             "of it"
         )
-    share = _share(name, settings, _values(node.tau if kind in ("LIF", "LI") else node.tau_mem))
-    return 1 - share, share * r
+    decay, share = _decay(name, settings, _values(node.tau if kind in ("LIF", "LI") else node.tau_mem))
+    if settings.rule == "rockpool":
+        return decay, share if kind == "LI" else torch.ones((), dtype=torch.float64)
+    return decay, share * r
 
 
 def _reset(name: str, node: Any, settings: Settings) -> Reset:

@@ -20,19 +20,26 @@ from ptq4snn.interchange.nir_order import Edge, order_of
 __all__ = ["from_nir"]
 
 RESETS: dict[str | None, Reset | None] = {None: None, "subtract": "soft", "zero": "hard"}
+RULES = ("euler", "rockpool")
 OUTPUTS = ("sum", "mean", "last", "none")
 SCALED = ("Affine", "Linear", "Conv1d", "Conv2d")
 
 
 def from_nir(
-    source: str | Path | Any, *, dt: float | None = None, reset: str | None = None, readout: str = "sum"
-) -> nn.Module:
+    source: str | Path | Any, *, dt: float | None = None, reset: str | None = None, readout: str = "sum",
+    rule: str = "euler",
+) -> nn.Module:  # fmt: skip
     """The network of a NIR file; samples are [B, T, ...].
 
     dt: length of a step, in the unit of the file's time constants; needed where there are any.
     reset: "subtract" or "zero": how the network was trained, which a NIR file does not say.
     readout: "sum" or "mean" of the output node over the steps, "last", or "none": every step [B, T, ...].
+    rule: "euler", as most frameworks read NIR's equations, or "rockpool" for files that Rockpool wrote, whose
+        neurons decay exponentially, fire at the threshold too, and subtract it.
     """
+    if rule not in RULES:
+        raise UnsupportedModel(f"rule is {rule!r}: give one of {', '.join(RULES)}")
+    reset = "subtract" if rule == "rockpool" and reset is None else reset
     if reset not in RESETS:
         raise UnsupportedModel(f'reset is {reset!r}: give "subtract" or "zero"')
     if readout not in OUTPUTS:
@@ -42,7 +49,7 @@ def from_nir(
     neurons = frozenset(n for n, node in nodes.items() if is_neuron(node))
     order, back = order_of(nodes, edges, neurons)
     late = {n: _steps(n, node, dt) for n, node in nodes.items() if type(node).__name__ == "Delay"}
-    settings = Settings(dt, RESETS[reset], whole=not back and not any(late.values()))
+    settings = Settings(dt, RESETS[reset], rule, whole=not back and not any(late.values()))
     modules = {n: nn.Identity() if n in late else module_of(n, node, settings) for n, node in nodes.items()}
     graph = Graph(
         modules,
