@@ -48,8 +48,10 @@ def checkpoint() -> dict[str, Tensor]:
 def relu_network(w: dict[str, Tensor], x: Tensor) -> Tensor:
     def layer(x: Tensor, conv: str, norm: str, stride: int = 1) -> Tensor:
         y = F.conv2d(x, w[f"{conv}.weight"], stride=stride, padding=1)
-        statistics = (w[f"{norm}.{k}"] for k in ("running_mean", "running_var", "weight", "bias"))
-        return F.batch_norm(y, *statistics)
+        mean, var, scale, offset = (
+            w[f"{norm}.{k}"] for k in ("running_mean", "running_var", "weight", "bias")
+        )
+        return F.batch_norm(y, mean, var, scale, offset)
 
     x = F.relu(layer(x, "conv1", "bn1"))
     for i in range(3):
