@@ -1,4 +1,4 @@
-"""ResNet20 of CIFAR-10 converted to integrate-and-fire neurons, as SpikingJelly's ann2snn does it.
+"""ResNet20 of CIFAR-10 converted to integrate-and-fire neurons, in the manner of SpikingJelly's ann2snn.
 
 Batch normalisation goes into the convolutions. Every ReLU becomes an IF neuron with soft reset whose
 threshold is the 99.9th percentile of what the ReLU gave on training images:
@@ -6,7 +6,7 @@ threshold is the 99.9th percentile of what the ReLU gave on training images:
     relu_l(x)  ->  theta_l S_l,     H = V + x,   S = H >= theta_l,   V = H - theta_l S
 
 ann2snn writes this with scalers of 1 / theta_l in front of and theta_l behind a neuron of threshold 1; here
-they stand in the weights, W_l theta_(l-1) / theta_l, which is the same function. A shortcut is a convolution
+they stand in the weights, W_l theta_(l-1) / theta_l. A shortcut is a convolution
 of one pixel whose weights are theta_in / theta_out (the network's own subsampling and padding with channels
 of zeros, where it narrows the image). The image is shown for T steps, the scores are averaged.
 """

@@ -35,7 +35,7 @@ from ptq4snn.progress import for_terminal
 RESULTS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 BEGIN, END = "<!-- foreign -->", "<!-- end of foreign -->"
-METHODS = {  # the same weights for all: they differ in the states alone
+METHODS = {  # GPTQ's weights for all; FlowQ has scales of its own for them
     "W8/M8": "gptq+w8m8",
     "W4/M32": "gptq+w4m32",
     "reuse W4/M4": "paper+separate+gptq+reuse+uniform+w4m4",
