@@ -41,7 +41,7 @@ class Recipe:
     iterations: steps of adaround and brecq for each layer or block.
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
     arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
-    leak: exact (as trained, to 15 bits where it is no short fraction); power (the nearest 1 - 2^-n, n up to 15:
+    leak: exact (as trained, to 15 bits where it is no short fraction); power (the nearest 1 - 2^-n, n to 15:
         V -= V >> n, what some chips have; no leak stays none); or 12-bit (the nearest multiple of 2^-12). The
         float model, which everything is measured against, keeps its own.
     stream: how writers reach a stream's scale: multiply (15-bit fixed point) or shift.
