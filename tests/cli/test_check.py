@@ -25,7 +25,9 @@ def test_exit_codes_and_lines(cli: Cli, made: Made) -> None:
     assert (code, err) == (1, "") and out.startswith("Spiker+: does not fit, ")
     assert "BROKEN  conv  not fully connected: a convolution, or shared by positions\n" in out
     assert "BROKEN  n1    a state of 16 bits, 10 at most\n" in out
-    assert '    [overrides."n1"]\n    membrane = 8\n' in out and "no recipe mends:\n    'conv', 'deep': " in out
+    assert (
+        '    [overrides."n1"]\n    membrane = 8\n' in out and "no recipe mends:\n    'conv', 'deep': " in out
+    )
 
 
 def test_json(cli: Cli, made: Made) -> None:
@@ -41,7 +43,9 @@ def test_json(cli: Cli, made: Made) -> None:
 
 def test_a_target_of_ones_own(cli: Cli, made: Made, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text('weight_bits = [4, 8]\nstate_bits = 16\nresets = ["hard"]\nlayers = 3\nnote = "by hand"\n')
+    file.write_text(
+        'weight_bits = [4, 8]\nstate_bits = 16\nresets = ["hard"]\nlayers = 3\nnote = "by hand"\n'
+    )
     code, out, _ = cli("check", str(made.bundle), "--target", str(file))
     assert code == 0 and out.startswith("mine: fits, ") and out.endswith("note: by hand\n")
     file.write_text('name = "Mine"\nresets = ["soft", "none"]\nleak = "none"\ncores = [[900, 900]]\n')
@@ -90,5 +94,7 @@ def test_mistakes(cli: Cli, made: Made, tmp_path: Path) -> None:
 
 
 def test_it_needs_no_torch(made: Made) -> None:
-    done = without_torch("check", str(made.bundle), "--target", "microcontroller", "--flash", "9", "--ram", "9")
+    done = without_torch(
+        "check", str(made.bundle), "--target", "microcontroller", "--flash", "9", "--ram", "9"
+    )
     assert done.returncode == 1 and done.stdout.startswith("microcontroller: does not fit"), done.stderr

@@ -38,8 +38,9 @@ def test_the_way_to_c_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         pytest.skip("there is no gcc here")
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
+    namespace: dict[str, object] = {"__name__": "deploy"}
     for block in blocks("docs/deploy.md"):
-        exec(compile(block, "deploy.md", "exec"), {"__name__": "deploy"})
+        exec(compile(block, "deploy.md", "exec"), namespace)
     program = re.search(r"```c\n(.*?)```", text, re.S)
     command = re.search(r"^    (gcc .*)$", text, re.M)
     assert program is not None and command is not None

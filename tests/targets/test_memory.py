@@ -34,7 +34,9 @@ def test_the_figures_are_those_of_the_c_sources(path: Path) -> None:
 
 def test_fewer_bits_are_advised_where_they_fit(path: Path, tmp_path: Path) -> None:
     figures = generate(path, "m").figures
-    target = target_of("microcontroller", figures.flash - figures.weights // 3, figures.ram - figures.state // 2)
+    target = target_of(
+        "microcontroller", figures.flash - figures.weights // 3, figures.ram - figures.state // 2
+    )
     first = check(path, target)
     assert broken(first) == {("flash", ""), ("ram", "")} and not first.beyond
     assert followed(tmp_path, WIDE(), target, first).fits
@@ -65,7 +67,9 @@ def test_widths(tmp_path: Path, target: Target, expected: set[tuple[str, str]]) 
     """Weights under the first layer's, states under the zero points', and none that stay 32 bits wide."""
     kept = target.state_bits == (1, 16)
     net = Dense(partial(LIF, tau=2.0))
-    options = {"coupling": "none", "first_membrane": 16, "overrides": {"n*": {"coupling": "none"}}} if kept else {}
+    options = (
+        {"coupling": "none", "first_membrane": 16, "overrides": {"n*": {"coupling": "none"}}} if kept else {}
+    )
     first = check(bundle(tmp_path / "m.ptq", net, "fast+w4m4", **options), target)
     assert broken(first) == (expected - {("state_bits", "n1")} if kept else expected)
     assert followed(tmp_path, net, target, first).fits
