@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 from cli.bundles import Made, make, without_torch
+from targets.nets import Rich, bundle
+
+from ptq4snn import extras
+from ptq4snn.export.c99.export import generate
+from ptq4snn.targets.ways_out import ways_out
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -80,17 +85,39 @@ def test_a_bad_target_is_one_sentence(cli: Cli, made: Made, tmp_path: Path, text
 
 
 def test_mistakes(cli: Cli, made: Made, tmp_path: Path) -> None:
-    bundle = str(made.bundle)
+    file = str(made.bundle)
     for argv, said in (
-        ((bundle, "--target", "xilo"), "there is no target 'xilo': did you mean 'xylo'?"),
-        ((bundle, "--target", "microcontroller"), "give --flash BYTES, --ram BYTES, or both"),
-        ((bundle, "--target", "xylo", "--ram", "1"), "are for --target microcontroller"),
-        ((bundle, "--target", str(tmp_path / "none.toml")), "cannot read the target "),
-        ((bundle,), "--target"),
+        ((file, "--target", "xilo"), "there is no target 'xilo': did you mean 'xylo'?"),
+        ((file, "--target", "microcontroller"), "give --flash BYTES, --ram BYTES, or both"),
+        ((file, "--target", "xylo", "--ram", "1"), "are for --target microcontroller"),
+        ((file, "--target", str(tmp_path / "none.toml")), "cannot read the target "),
+        ((file,), "--target"),
         ((str(tmp_path / "none.ptq"), "--target", "xylo"), "none.ptq"),
     ):
         code, out, err = cli("check", *argv)
         assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+
+
+def test_the_summary_names_ways_out_and_targets(cli: Cli, made: Made, tmp_path: Path) -> None:
+    code, out, err = cli("summary", str(made.bundle))
+    assert (code, err) == (0, "")
+    lines = {line.split()[0]: line for line in out[out.index("\nexport\n") :].splitlines() if line}
+    figures = generate(made.bundle, "m").figures
+    assert lines["c"] == f"  c     yes: about {figures.flash:,} bytes of flash, {figures.ram:,} of RAM"
+    assert lines["fits"] == "fits   Loihi 2, SpiNNaker2"
+    assert lines["not"] == "not    Xylo, Speck, hls4ml, Spiker+"
+    for way, module in (("onnx", "onnx"), ("nir", "nir")):
+        yes = extras.is_there(module)
+        assert lines[way] == f"  {way:<5} yes" if yes else f'pip install "ptq4snn[{way}]"' in lines[way]
+    assert cli("summary", f"{made.bundle}.report.json")[1] == out
+
+
+def test_what_no_exporter_takes(tmp_path: Path) -> None:
+    """Attention and a maximum are nothing for NIR; the reason stands beside it."""
+    lines = ways_out(bundle(tmp_path / "m.ptq", Rich(), "fast+w4m4", 2, 6, 6))
+    assert any(line.startswith("  nir   no: ") for line in lines)
+    (tmp_path / "x.ptq").write_bytes(b"x")
+    assert ways_out(tmp_path / "x.ptq") == []
 
 
 def test_it_needs_no_torch(made: Made) -> None:

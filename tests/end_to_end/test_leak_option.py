@@ -71,5 +71,5 @@ def test_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         Recipe(leak="powr")
     monkeypatch.setattr(LIF, "leak", 1.25)
-    with pytest.raises(RecipeError, match="the leak of 'n1' is 1.25, and no 1 - 2\\^-n is"):
+    with pytest.raises(RecipeError, match=r"the leak of 'n1' is 1\.25, and no 1 - 2\^-n is"):
         quantized(Dense(LIF), leak="power")

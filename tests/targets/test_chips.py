@@ -1,4 +1,4 @@
-"""Every target, met and broken, and its advice followed: quantized by the recipe that was advised, it fits."""
+"""Every target, met and broken, and its advice followed: quantized by the recipe advised, it fits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def followed(tmp_path: Path, net: nn.Module, target: str | Target, advice: Verdi
     return check(bundle(tmp_path / "again.ptq", net, Recipe.from_toml(file)), target)
 
 
-EACH = "n1 n2 n3".split()
+EACH = ["n1", "n2", "n3"]
 BY_RECIPE = {  # target, neuron, what is broken at first
     "xylo": (SOFT, {("leak", n) for n in EACH}),
     "speck": (FIRING, {("one_scale", p) for p in "abc"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from ptq4snn.report.terminal import show_lines
 from ptq4snn.targets.verdict import check, target_of
 
 __all__ = ["run"]
@@ -14,5 +15,8 @@ DOES_NOT_FIT = 1
 
 def run(args: argparse.Namespace) -> int:
     found = check(args.bundle, target_of(args.target, args.flash, args.ram))
-    print(json.dumps(found.to_dict(), indent=2) if args.json else "\n".join(found.lines()))
+    if args.json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        show_lines(found.lines())
     return 0 if found.fits else DOES_NOT_FIT
