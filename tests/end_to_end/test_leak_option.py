@@ -6,6 +6,7 @@ import warnings
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from ptq4snn.recipe import Recipe
 X = torch.rand(24, 6, generator=torch.Generator().manual_seed(1)) * 2
 
 
-def quantized(net: torch.nn.Module, **changes: object) -> QuantizedModel:
+def quantized(net: torch.nn.Module, **changes: Any) -> QuantizedModel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ptq4snn.quantize(net, X, "fast+w4m4", holdout=4, sensitivity_batches=1, **changes)

@@ -68,6 +68,6 @@ def bundle(path: Path, net: nn.Module, recipe: Any = "fast+w4m4", *shape: int, *
     x = torch.rand(24, *(shape or (6,)), generator=g) * 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        given = {"holdout": 4, "sensitivity_batches": 1} if isinstance(recipe, str) else {}
+        given: dict[str, Any] = {"holdout": 4, "sensitivity_batches": 1} if isinstance(recipe, str) else {}
         ptq4snn.quantize(net, x, recipe, **given, **options).save(path)
     return path

@@ -1,5 +1,7 @@
-"""`ptq4snn summary`: a finished run on one screen, from its JSON alone; a bundle that is there is read for the
-ways out of it. Does not import torch."""
+"""`ptq4snn summary`: a finished run on one screen, from its JSON alone. Does not import torch.
+
+Where the bundle is, it is read for the ways out of it.
+"""
 
 from __future__ import annotations
 
