@@ -214,7 +214,7 @@ class Assembly:
     def _neuron(self, n: NeuronLattice, bits: Tensor) -> NeuronPlan:
         info, spec = n.info, self.folded.specs[n.info.name]
         chosen = self._scales(n, bits)
-        leaks = [dyadic_leak(float(v)) for v in n.leak]
+        leaks, trained = [dyadic_leak(float(v)) for v in n.leak], self._trained_leak(info.name)
         ratios = (chosen.scales / n.unit).tolist()
         pairs = [_conversions(r, f) for r, f in zip(ratios, leaks, strict=True)]
         if self.recipe.state_rounding == "dither" and any(s.m != 1 for _, s in pairs):
@@ -260,7 +260,7 @@ class Assembly:
             charge=tuple((c.m, c.n) for c, _ in pairs),
             settle=tuple((s.m, s.n) for _, s in pairs),
             bound=bound,
-            leak_error=max(abs(f.value - float(v)) for f, v in zip(leaks, n.leak, strict=True)),
+            leak_error=max(abs(f.value - v) for f, v in zip(leaks, trained, strict=True)),
             elements=info.layout.elements,
             steps=info.steps,
             in_budget=self.in_budget(info.name),
@@ -270,6 +270,10 @@ class Assembly:
             emits=spec.emits,
             lift=tuple((f.m, f.n) for f in lift),
         )
+
+    def _trained_leak(self, name: str) -> list[float]:
+        found: list[float] = per_channel(self.folded, name, self.folded.specs[name].leak, "leak").tolist()
+        return found
 
     def _bound(self, n: NeuronLattice, bits: Tensor, zero: Tensor | None, charge: list[Fraction2]) -> int:
         """Largest |A|: the input and the largest state that fits its bits (or that can build up)."""

@@ -14,7 +14,7 @@ from ptq4snn.files import short
 from ptq4snn.hints import hint
 from ptq4snn.overrides import Override, Overrides
 from ptq4snn.validation import boolean, choice, integer, number, numbers
-from ptq4snn.words import CHOICES, CORRECTIONS, FLOAT_BITS, WIDTHS, ZERO_POINTS, read_words
+from ptq4snn.words import CHOICES, CORRECTIONS, FLOAT_BITS, LEAKS, WIDTHS, ZERO_POINTS, read_words
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,6 +41,9 @@ class Recipe:
     iterations: steps of adaround and brecq for each layer or block.
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
     arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
+    leak: exact (as trained, to 15 bits where it is no short fraction); power (the nearest 1 - 2^-n, n to 15:
+        V -= V >> n, what some chips have; no leak stays none); or 12-bit (the nearest multiple of 2^-12). The
+        float model, which everything is measured against, keeps its own.
     stream: how writers reach a stream's scale: multiply (15-bit fixed point) or shift.
     objective: what a good scale of a bridged state is (the other couplings know squared error only):
         squared_error (the paper's), replay (fewest flipped spikes of the neuron run on its recorded
@@ -78,6 +81,7 @@ class Recipe:
     iterations: int = 20_000
     state_rounding: str = "even"
     arithmetic: str = "integer"
+    leak: str = "exact"
     stream: str = "multiply"
     objective: str = "auto"
     sequential: bool = True
@@ -139,6 +143,7 @@ class Recipe:
         for name in ("sequential", "uniform_competes"):
             boolean(name, getattr(self, name))
         choice("arithmetic", self.arithmetic, ("integer", "float"))
+        choice("leak", self.leak, LEAKS)
         choice("stream", self.stream, ("multiply", "shift"))
         if self.joint is not None:
             boolean("joint", self.joint)

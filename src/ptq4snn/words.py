@@ -17,7 +17,7 @@ from ptq4snn.hints import hint
 from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
-    "ALLOCATIONS", "CHOICES", "CORRECTIONS", "OBJECTIVES", "OPTIONS", "PRESETS", "ROUNDINGS",
+    "ALLOCATIONS", "CHOICES", "CORRECTIONS", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS", "ROUNDINGS",
     "STATE_ROUNDINGS", "WIDTHS", "ZERO_POINTS", "read_words",
 ]  # fmt: skip
 
@@ -27,6 +27,7 @@ ROUNDINGS = ("nearest", "gptq", "adaround", "brecq")
 STATE_ROUNDINGS = ("even", "dither")
 CORRECTIONS = ("none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")
+LEAKS = ("exact", "power", "12-bit")
 WIDTHS = (2, 3, 4, 8)
 CHOICES = {  # words of a recipe; no two fields share one, but for "none", which is a coupling
     "rounding": ROUNDINGS,

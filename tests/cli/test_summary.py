@@ -29,7 +29,7 @@ def write(path: Path, data: Any) -> str:
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     path = tmp_path / "m.ptq"
-    path.write_bytes(b"never read")
+    path.write_bytes(b"no bundle, of which nothing more is told")
     put_beside(path, report(neurons=20))
     return path
 
@@ -107,9 +107,10 @@ def test_quantize_prints_the_same(
 
 
 def test_needs_neither_torch_nor_rich(bundle: Path, tmp_path: Path) -> None:
-    """Piped; on a terminal rich is used, torch never."""
+    """Piped and without a bundle to read; on a terminal rich is used, torch never."""
+    bundle.unlink()
     files = [
-        str(bundle),
+        f"{bundle}.report.json",
         write(tmp_path / "c.json", compared()),
         write(tmp_path / "f.json", {"experiment": "membrane-cost", **ABOUT, **membrane_cost()}),
     ]

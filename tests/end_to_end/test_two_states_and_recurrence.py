@@ -59,9 +59,9 @@ class Net(nn.Module):
         out = []
         for t in range(STEPS):
             spikes, *rest = self.n1(self.fc1(x if self.still else x[:, t]), *one)
-            one = (spikes, *rest) if "spk" in dir(self.n1) or len(one) > len(rest) else tuple(rest)
+            one = tuple(rest) if len(rest) == len(one) else (spikes, *rest)  # as snnTorch returns them
             spikes, *rest = self.n2(self.fc2(spikes), *two)
-            two = (spikes, *rest) if len(two) > len(rest) else tuple(rest)
+            two = tuple(rest) if len(rest) == len(two) else (spikes, *rest)
             spikes, mem = self.n3(self.fc3(spikes), mem)
             out.append(spikes)
         return torch.stack(out).sum(0)
@@ -335,3 +335,32 @@ def test_snntorchs_reset_reaches_the_compounds() -> None:
     inner.n1(inner.fc1(x))  # something is left over
     utils.reset(q)
     assert inner.n1.last == ()
+
+
+class AsInTheTutorials(nn.Module):
+    """States by name: spk and mem of RLeaky, spk, syn and mem of RSynaptic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.n1 = nn.Linear(12, 20), neuron("RLeaky", 20)
+        self.fc2, self.n2 = nn.Linear(20, 5), neuron("RSynaptic", 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        spk1, mem1 = self.n1.init_rleaky()
+        spk2, syn2, mem2 = self.n2.init_rsynaptic()
+        out = []
+        for _ in range(STEPS):
+            spk1, mem1 = self.n1(self.fc1(x), spk1, mem1)
+            spk2, syn2, mem2 = self.n2(self.fc2(spk1), spk2, syn2, mem2)
+            out.append(spk2)
+        return torch.stack(out).sum(0)
+
+
+def test_states_as_the_tutorials_name_them() -> None:
+    _, x = made("RLeaky", still=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        net = AsInTheTutorials().eval()
+    q = ptq4snn.quantize(net, x, "w4m4")
+    assert q.program is not None, q.not_lowered
+    assert q(x).any()

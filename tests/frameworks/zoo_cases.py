@@ -117,6 +117,10 @@ def _without_extras() -> None:
     except ImportError:
         _stub("tqdm").tqdm = lambda x, *_a, **_k: x  # type: ignore[attr-defined]
     try:
+        import requests  # noqa: F401
+    except ImportError:
+        _stub("requests")
+    try:
         import torchvision.models  # type: ignore[import-not-found]  # noqa: F401
     except (ImportError, RuntimeError):
         _stub("torchvision")

@@ -27,6 +27,7 @@ COMMANDS = {
     "run": (["m.ptq", "x.npy", "--stream"], None),
     "bench": (["m.ptq", "--batch", "1", "--kernels", "numpy"], None),
     "export": (["m.ptq", "--to", "c", "--out", "sources"], None),
+    "check": (["m.ptq", "--target", "spinnaker2"], None),
     "summary": (["m.ptq"], None),
     "report": (["m.ptq", "--figures", "drawn"], "jinja2"),
     "figure": (["memory", "m.ptq", "--out", "f.json"], None),

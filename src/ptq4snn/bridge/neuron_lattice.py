@@ -17,7 +17,8 @@ from ptq4snn.bridge.projection_lattice import ProjectionLattice
 from ptq4snn.bridge.shifts import largest_shift
 from ptq4snn.bridge.weights import per_channel
 from ptq4snn.discovery.pairs import NeuronInfo
-from ptq4snn.errors import UnsupportedNeuron
+from ptq4snn.errors import RecipeError, UnsupportedNeuron
+from ptq4snn.numerics.fixed_point import leak_on_grid
 from ptq4snn.numerics.limits import INT32
 
 __all__ = ["SYNAPTIC", "NeuronLattice", "membrane_lattice", "neuron_lattice"]
@@ -90,5 +91,14 @@ def _parameters(basis: Basis, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor
     spec = basis.folded.specs[name]
     vectors = {"threshold": spec.theta, "leak": spec.leak, "gain": spec.gain}
     theta, leak, gain = (per_channel(basis.folded, name, v, what) for what, v in vectors.items())
+    leak = _on_grid(leak, basis.recipe.leak, name)
     rho = per_channel(basis.folded, name, spec.rho, "reset")  # last: it is made of the others
     return theta, leak, gain, rho
+
+
+def _on_grid(leak: Tensor, grid: str, name: str) -> Tensor:
+    """Leaks [C] as the recipe wants them."""
+    if grid == "power" and bool(((leak < 0) | (leak > 1)).any()):
+        odd = next(v for v in leak.tolist() if not 0 <= v <= 1)
+        raise RecipeError(f"the leak of '{name}' is {odd:g}, and no 1 - 2^-n is: choose leak \"exact\"")
+    return leak.new_tensor([leak_on_grid(v, grid) for v in leak.tolist()])

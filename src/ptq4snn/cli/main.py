@@ -23,9 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
         with short_warnings():
-            args.run(args)
+            code: int | None = args.run(args)
             sys.stdout.flush()
-        return 0
+        return code or 0
     except PTQ4SNNError as e:
         return print_error(str(e))
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell

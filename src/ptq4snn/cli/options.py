@@ -15,7 +15,7 @@ from ptq4snn.words import ALLOCATIONS, OBJECTIVES, ROUNDINGS, STATE_ROUNDINGS
 
 __all__ = ["build_parser"]
 
-Run = Callable[[argparse.Namespace], None]
+Run = Callable[[argparse.Namespace], int | None]  # the exit code, where it is not 0
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
         ("run", run_options, "run a bundle on an array of samples, as integers and without torch"),
         ("bench", bench_options, "measure speed and memory of a bundle, and how near they are to the peak"),
         ("export", export_options, "write a bundle as C for microcontrollers, ONNX or NIR"),
+        ("check", check_options, "tell whether a bundle fits a chip, and which recipe would"),
         ("summary", summary_options, "show a finished run on one screen"),
         ("report", report_options, "make an HTML page of a finished run"),
         ("figure", figure_options, "draw a figure of the paper from a finished run"),
@@ -60,9 +61,10 @@ def build_parser() -> argparse.ArgumentParser:
 def later(name: str) -> Run:
     """The command's `run`, imported when it is called."""
 
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int | None:
         with needed_by(f"ptq4snn {name}"):
-            import_module(f"ptq4snn.cli.{name}").run(args)
+            code: int | None = import_module(f"ptq4snn.cli.{name}").run(args)
+        return code
 
     return run
 
@@ -238,6 +240,18 @@ def export_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--samples", metavar="FILE", help="inputs, .npy, .npz or .safetensors: for --path auto, and counts"
     )
+
+
+def check_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("bundle", metavar="MODEL.ptq", help="bundle that quantize wrote")
+    p.add_argument(
+        "--target",
+        required=True,
+        metavar="NAME",
+        help="xylo, speck, loihi2, spinnaker2, hls4ml, spiker+, microcontroller, or a .toml file",
+    )
+    p.add_argument("--flash", type=at_least(0), metavar="BYTES", help="of the microcontroller")
+    p.add_argument("--ram", type=at_least(0), metavar="BYTES", help="of the microcontroller")
 
 
 def summary_options(p: argparse.ArgumentParser) -> None:

@@ -157,6 +157,7 @@ def discover(
 ) -> Discovery:
     """Follow `sample` (a batch) through `model` once. The model is put into eval mode. Where integers cannot
     follow it, calls in its code are edited (network/edit.py), in place, and it is followed again."""
+    neuron_specs(model, excluded)
     try:
         return _edited(model, sample, batch_axis, excluded)
     except (UnsupportedOperation, UnsupportedModel) as why:

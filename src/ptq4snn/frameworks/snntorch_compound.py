@@ -140,7 +140,8 @@ class SnnTorchCompound(Compound):
             raise TypeError("states should not be passed as arguments while `init_hidden=True`")
         self._take(states)
         spikes = self._step(input_)
-        return spikes if self.init_hidden and not self.output else (spikes, *self.last)
+        shown = (state for name, state in zip(self.states, self.last, strict=True) if name != "spk")
+        return spikes if self.init_hidden and not self.output else (spikes, *shown)
 
     def _take(self, states: list[Tensor | None]) -> None:
         """States that this neuron did not return itself begin another sequence."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ptq4snn.numerics.limits import MULTIPLIER_BITS
 
-__all__ = ["Fraction2", "dyadic_leak", "multiplier", "rshift_even"]
+__all__ = ["Fraction2", "dyadic_leak", "leak_on_grid", "multiplier", "rshift_even"]
 
 LEAK_BITS = 15
 
@@ -44,6 +44,18 @@ def dyadic_leak(leak: float) -> Fraction2:
         if leak * 2**n == round(leak * 2**n):
             return Fraction2(round(leak * 2**n), n)
     return Fraction2(round(leak * 2**LEAK_BITS), LEAK_BITS)
+
+
+def leak_on_grid(leak: float, grid: str) -> float:
+    """The leak nearest to `leak`: 1 - 2^-n ("power"), m / 2^12 ("12-bit"), or itself ("exact").
+
+    A leak of 1, which is none, stays: what never forgot is not made to forget.
+    """
+    if grid == "exact" or leak == 1.0:
+        return leak
+    if grid == "12-bit":
+        return round(leak * 2**12) / 2**12
+    return min((1 - 2.0**-n for n in range(LEAK_BITS + 1)), key=lambda x: abs(x - leak))
 
 
 def multiplier(x: float) -> Fraction2:

@@ -13,6 +13,7 @@ from ptq4snn.export.c99.context import Context
 from ptq4snn.export.c99.plan import Group
 from ptq4snn.export.c99.text import Integers, fits32, given, loop, scaled
 from ptq4snn.network.program import Neuron
+from ptq4snn.numerics.dither import HALF, STRIDE
 from ptq4snn.runtime.parameters import NeuronNumbers
 from ptq4snn.runtime.state import rows_of
 
@@ -221,7 +222,7 @@ def _settle(cell: _Cell, kind: str, wide: bool, put: str) -> list[str]:
     if n.rounding == "dither":
         element = _element(cell)
         lines += [
-            f"const uint32_t d = (40503U * ({element}) + 2048U + phase) & 0xFFFFU;",
+            f"const uint32_t d = ({STRIDE}U * ({element}) + {HALF}U + phase) & 0xFFFFU;",
             f"{kind} q = (r + ({kind})(d >> (16 - {shifts}))) >> {shifts};",
         ]
         most += PHASE

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.numerics.limits import INT32
+
 __all__ = [
     "Integers", "Tables", "block", "c_type", "fits32", "given", "initializer", "loop", "number", "scaled",
     "size_of", "uses",
 ]  # fmt: skip
 
 Integers = NDArray[np.int64]
-INT32 = 2**31
 TYPES = (
     ("uint8_t", 0, 2**8 - 1), ("int8_t", -(2**7), 2**7 - 1), ("uint16_t", 0, 2**16 - 1),
     ("int16_t", -(2**15), 2**15 - 1), ("int32_t", -(2**31), 2**31 - 1), ("int64_t", -(2**63), 2**63 - 1),
