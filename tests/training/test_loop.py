@@ -57,6 +57,27 @@ def run(out: Path, settings: TrainingRecipe | None = None, **options: Any) -> tu
     return train(settings or recipe(), make, Blobs(), out, loop.Conduct(**options))
 
 
+def test_products_in_bfloat16_learn_and_leave_the_weights_in_float32(tmp_path: Path) -> None:
+    seen: set[torch.dtype] = set()
+
+    class Watched(SEWResNet):
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = super().forward(x)
+            if torch.is_grad_enabled():
+                seen.add(logits.dtype)
+            return logits
+
+    def watched(T: int | None) -> nn.Module:
+        return Watched(widths=(8,), blocks=(1,), strides=(2,), stem=8, num_classes=2, T=T or 3)
+
+    (tmp_path / "16").mkdir()
+    model, place = train(recipe(precision="bfloat16"), watched, Blobs(), tmp_path / "16")
+    assert seen == {torch.bfloat16}
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert place.log[-1]["validation"] > 90.0
+    assert not same(model, run(tmp_path / "32")[0])
+
+
 def same(a: nn.Module, b: nn.Module) -> bool:
     return all(
         torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True)

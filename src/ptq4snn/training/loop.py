@@ -195,8 +195,10 @@ class Trainer:
     ) -> float:
         for group in optimizer.param_groups:
             group["lr"] = lr
-        with safe_gradients():
-            error = loss(forward(x), y, self.recipe.label_smoothing, self.weights)
+        half = self.recipe.precision == "bfloat16"
+        with safe_gradients(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+            logits = forward(x)
+        error = loss(logits.float(), y, self.recipe.label_smoothing, self.weights)
         if not error.isfinite():
             where = f"step {self.place.step + 1} of stage {self.place.stage + 1}"
             raise DataError(

@@ -23,6 +23,7 @@ __all__ = ["AUGMENTATIONS", "Stage", "TrainingRecipe", "built_in_recipes"]
 KINDS = ("spiking", "rate")
 OPTIMIZERS = ("adamw", "sgd")
 AUGMENTATIONS = ("none", "crop", "crop-flip")
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class TrainingRecipe:
     augmentation: none, crop (of the input padded by `margin` pixels, the same for all frames), crop-flip.
     norm_gain: the norms start at it; LIF neurons that halve their input are silent at 1.
     clip: limit of the gradient's norm, 0 for none.
+    precision: bfloat16 multiplies in 16 bits where torch's autocast does (weights, updates and the watch on held-out
+        samples stay float32): 1.7 times as fast on a CPU with avx512_bf16, slower where there is none.
     validation: training samples held out to watch the progress; the test split is used once, at the end.
     class_weights: of a segmentation loss: classes weigh the inverse square root of their frequency.
     start: a checkpoint whose weights the first stage starts from instead of random ones; norm_gain does not
@@ -77,6 +80,7 @@ class TrainingRecipe:
     margin: int = 4
     norm_gain: float = 2.0
     clip: float = 1.0
+    precision: str = "float32"
     validation: int = 1000
     class_weights: bool = False
     seed: int = 0
@@ -92,6 +96,7 @@ class TrainingRecipe:
             raise RecipeError("stages must hold at least one [[stages]]")
         choice("optimizer", self.optimizer, OPTIMIZERS)
         choice("augmentation", self.augmentation, AUGMENTATIONS)
+        choice("precision", self.precision, PRECISIONS)
         number("weight_decay", self.weight_decay, 0.0)
         number("label_smoothing", self.label_smoothing, 0.0, 0.99)
         number("norm_gain", self.norm_gain, 0.0)
