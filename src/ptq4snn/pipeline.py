@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ptq4snn.allocation.mixed import Allocation, allocate_bits, is_mixed
 from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
-from ptq4snn.bridge.joint import joint_scales
+from ptq4snn.bridge.joint import JOINT, joint_scales
+from ptq4snn.bridge.joint_streams import joint_stream_scales
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.evaluation.report import make_report
 from ptq4snn.freezing import build_model, freeze
@@ -35,32 +36,47 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     widths pay, every way is gone and the one nearest to the float model is kept.
     """
     check_overrides(prepared, recipe)
-    lattice = settle_lattice(prepared, recipe)  # weight scales s_w,c and integers
-    model = build_model(prepared, Assembly(lattice))  # f_q
     results = []
-    for assembly in assemblies(prepared, lattice):  # by what a good k_c is: squared error, replay, or both
-        if is_mixed(assembly):
-            allocations = allocate_bits(prepared, assembly, model)  # scores, then b_c under the budget
-        else:
-            allocations = [Allocation.uniform(assembly)]  # b_c = b_m
-        for allocation in allocations:
-            plan = tune_states(prepared, assembly, model, allocation.bits)  # k_c for b_c: s_mem,c = s_c 2^k_c
-            results.append(Result(assembly, allocation.noted(plan), allocation.trials))
-    chosen = nearest_to_float(prepared, model, results)
+    for scaled, given in scalings(prepared, recipe):  # s_w,c; a joint search brings the b_c it was made under
+        lattice = rounded(prepared, scaled)  # weights to integers
+        model = build_model(prepared, Assembly(lattice))  # f_q
+        for assembly in assemblies(prepared, lattice):  # by what a good k_c is: squared error, replay, both
+            for allocation in given or allocations(prepared, assembly, model):  # scores, then b_c
+                plan = tune_states(prepared, assembly, model, allocation.bits)  # k_c: s_mem,c = s_c 2^k_c
+                results.append(Result(assembly, model, allocation.noted(plan), allocation.trials))
+    chosen = nearest_to_float(prepared, results)
     warn_if_all_protected(chosen.assembly)
-    freeze(prepared, model, chosen.plan)
-    model.report = make_report(prepared, chosen.assembly, model, chosen.trials)  # evaluates f_q
-    return model
+    freeze(prepared, chosen.model, chosen.plan)
+    chosen.model.report = make_report(prepared, chosen.assembly, chosen.model, chosen.trials)  # evaluates f_q
+    return chosen.model
 
 
-def settle_lattice(prepared: Prepared, recipe: Recipe) -> Lattice:
-    """Weights to integers: scales first (jointly with the states' for transformers), then their rounding."""
-    lattice = Lattice.of(prepared.folded, prepared.seen, recipe)
+def scalings(prepared: Prepared, recipe: Recipe) -> Iterator[tuple[Lattice, list[Allocation]]]:
+    """Scales of the weights: their own; or, for transformers, those chosen together with the states' under
+    the bits of every channel, which are allocated first, on nearest weights."""
+    own = Lattice.of(prepared.folded, prepared.seen, recipe)
+    wanted = prepared.folded.discovery.transformer if recipe.joint is None else recipe.joint
+    if not wanted or recipe.weights is None or recipe.coupling not in JOINT:
+        yield own, []
+        return
+    assembly = Assembly(own)
+    for allocation in allocations(prepared, assembly, build_model(prepared, assembly)):
+        streams = joint_stream_scales(assembly, allocation.bits)
+        yield own.with_scales(joint_scales(assembly, allocation.bits), streams), [allocation]
+
+
+def allocations(prepared: Prepared, assembly: Assembly, model: QuantizedModel) -> list[Allocation]:
+    """b_c of every channel, or b_m for all; more than one where both compete."""
+    if is_mixed(assembly):
+        return allocate_bits(prepared, assembly, model)
+    return [Allocation.uniform(assembly)]
+
+
+def rounded(prepared: Prepared, lattice: Lattice) -> Lattice:
+    """Weights to integers for the scales they have, and biases that make up for it."""
+    recipe = lattice.basis.recipe
     if recipe.weights is None:
         return lattice
-    joint = prepared.folded.discovery.transformer if recipe.joint is None else recipe.joint
-    if joint and recipe.coupling in ("bridge", "layerwise"):
-        lattice = lattice.with_scales(joint_scales(Assembly(lattice)))
     if recipe.rounding != "nearest":
         lattice = lattice.with_integers(round_weights(prepared, lattice, recipe))
     if recipe.correction != "none":
@@ -83,18 +99,19 @@ class Result:
     """One way to quantize the states."""
 
     assembly: Assembly
+    model: QuantizedModel
     plan: Plan
     trials: list[Trial]
 
 
-def nearest_to_float(prepared: Prepared, model: QuantizedModel, results: list[Result]) -> Result:
+def nearest_to_float(prepared: Prepared, results: list[Result]) -> Result:
     """Of several results the one with the least divergence on the held-out samples."""
     if len(results) == 1:
         return results[0]
 
     def cost(result: Result) -> tuple[float, float]:
-        model.use(result.plan)
-        return Trial(None, None, *prepared.divergence(model), result.plan.average_bits()).cost()
+        result.model.use(result.plan)
+        return Trial(None, None, *prepared.divergence(result.model), result.plan.average_bits()).cost()
 
     return min(results, key=cost)
 

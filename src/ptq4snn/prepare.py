@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Cache", "Prepared", "check_overrides", "join", "logits", "prepare"]
 
+KEPT = 10  # micro-batches that are kept as they are
+
 
 @dataclass
 class Cache:
@@ -43,6 +45,7 @@ class Cache:
     result."""
 
     logits: list[Tensor] = field(default_factory=list)  # of the float model, on the held-out samples
+    noise: tuple[float, float] | None = None  # KL and agreement of a jittered float model
     traces: dict[str, Trace] = field(default_factory=dict)  # of the float network
     sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by method, settings and scales
@@ -90,11 +93,12 @@ class Prepared:
         found = logits(model, join(self.held_out, self.batch_axis), self.readout)
         return mean_divergence(zip(self.float_logits(), found, strict=True))
 
-    def samples_again(self) -> Iterator[Tensor]:
-        """The observed micro-batches once more; only those for the sensitivity if the rest was not kept."""
+    def samples_again(self, count: int | None = None) -> Iterator[Tensor]:
+        """The observed micro-batches once more, or the first `count`; if the rest was not kept, those that
+        were."""
         if not self.packed:
-            yield from self.kept
-        for batch in self.packed:
+            yield from self.kept[:count]
+        for batch in self.packed[:count]:
             yield batch.unpack()
 
 
@@ -153,7 +157,8 @@ def prepare(
     where = next((p.device for p in model.parameters()), None)
     calibration = Calibration(
         samples, batch_axis, recipe.calibration, recipe.micro_batch, recipe.holdout,
-        recipe.sensitivity_batches * recipe.micro_batch, where, recipe.rounding != "nearest",
+        (recipe.sensitivity_batches or KEPT) * recipe.micro_batch, where,
+        remember=recipe.rounding != "nearest" or recipe.sensitivity_batches is None,
     )  # fmt: skip
     first = calibration.open()
     first = calibration.cast(input_type(original, first.narrow(batch_axis, 0, 1)))

@@ -65,7 +65,8 @@ class Recipe:
     calibration: samples that are used at most.
     holdout: samples that score (beta, percentile).
     micro_batch: samples per forward pass, whatever batches the data comes in.
-    sensitivity_batches: micro-batches that estimate the sensitivity.
+    sensitivity_batches: micro-batches that estimate the sensitivity; None: all of the calibration samples
+        that are not held out.
     beta: share of the firing rate in a channel's score, the rest is sensitivity; None searches beta_grid.
     percentile: channels above this percentile of the score get 8 bits; None searches percentile_grid.
     beta_grid, percentile_grid: what the search tries.
@@ -98,7 +99,7 @@ class Recipe:
     calibration: int = 1024
     holdout: int = 128
     micro_batch: int = 16
-    sensitivity_batches: int = 10
+    sensitivity_batches: int | None = 10
     beta: float | None = None
     percentile: float | None = None
     beta_grid: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -178,8 +179,10 @@ class Recipe:
         self._set("membrane", budget)
 
     def _check_protocol(self) -> None:
-        for name in ("calibration", "holdout", "micro_batch", "sensitivity_batches", "iterations"):
+        for name in ("calibration", "holdout", "micro_batch", "iterations"):
             integer(name, getattr(self, name), 1)
+        if self.sensitivity_batches is not None:
+            integer("sensitivity_batches", self.sensitivity_batches, 1)
         integer("seed", self.seed, 0, 2**63 - 1)
         self._set("lambda_mem", number("lambda_mem", self.lambda_mem, 0))
         if self.beta is not None:

@@ -40,13 +40,13 @@ PAPER: dict[str, Any] = {
     "rounding": "brecq", "coupling": "bridge", "allocation": "mpba", "objective": "squared_error",
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
     "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "multiply", "lambda_mem": 1.0,
-    "beta": None, "percentile": None,
+    "beta": None, "percentile": None, "sensitivity_batches": None,
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
     "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "none", "zero_point": "channel",
-    "joint": False,
+    "joint": False, "sensitivity_batches": 10,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},

@@ -292,7 +292,7 @@ def test_joint_search_is_never_worse_than_the_separate_one(
 ) -> None:
     recipe = Recipe(weights=weights, membrane=membrane, lambda_mem=lam, joint=True)
     lattice, assembly, _ = made(observed, recipe)
-    chosen = joint_scales(assembly)
+    chosen = joint_scales(assembly, assembly.uniform_bits())
     assert chosen
     moved = 0
     for name, scales in chosen.items():
@@ -330,5 +330,5 @@ def test_joint_search_respects_the_floor(
     recipe = Recipe(joint=True)
     prepared = prepare(model, images(16), recipe)
     _, assembly, _ = made(prepared, recipe)
-    scales = joint_scales(assembly)["layer1.0.conv1"]
+    scales = joint_scales(assembly, assembly.uniform_bits())["layer1.0.conv1"]
     assert bool((scales >= 2.0**-12 * (1 - 1e-9)).all())

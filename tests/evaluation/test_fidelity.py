@@ -58,7 +58,7 @@ def both(case: Any) -> tuple[Any, Any]:
 
 
 def test_networks_are_worth_comparing(found: Fidelity) -> None:
-    assert found.flip_rate and found.saturation and found.emd
+    assert found.flip_rate and found.saturation(found.neurons) and found.emd
     assert 0.02 < np.mean([n.rate_before for n in found.neurons.values()]) < 0.9
 
 
@@ -86,7 +86,11 @@ def test_saturation(case: Any, found: Fidelity, both: tuple[Any, Any]) -> None:
         count = sum(oracles.integer_states(case.model.plan.neurons[name], c)[1].sum() for c in calls)
         assert (f.saturated, f.states) == (count, sum(c.spikes.size for c in calls))
         total, states = total + count, states + f.states
-    assert found.saturation == pytest.approx(100 * total / states)
+    assert found.saturation(found.neurons) == pytest.approx(100 * total / states)
+    some = list(found.neurons)[1:]
+    part = [found.neurons[n] for n in some]
+    share = sum(f.saturated for f in part) / sum(f.states for f in part)
+    assert found.saturation(some) == pytest.approx(100 * share)
 
 
 def test_divergence_of_the_state(case: Any, found: Fidelity, both: tuple[Any, Any]) -> None:

@@ -18,7 +18,7 @@ from ptq4snn.bridge.replay import replay_cost
 from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.traces import Trace
-from ptq4snn.pipeline import Prepared, prepare, run, settle_lattice
+from ptq4snn.pipeline import Prepared, prepare, rounded, run
 from ptq4snn.recipe import Recipe
 from ptq4snn.tuning.correction import MOVES, corrected_biases, corrected_threshold
 from ptq4snn.tuning.tuning_traces import float_traces
@@ -88,7 +88,7 @@ def test_every_projection_gets_its_mean_output_back(which: str, observed: Prepar
 
 
 def test_biases_reach_the_integers(slow: Prepared) -> None:
-    lattice = settle_lattice(slow, RECIPE.replace(correction="bias"))
+    lattice = rounded(slow, Lattice.of(slow.folded, slow.seen, RECIPE.replace(correction="bias")))
     expected = corrected_biases(slow, Lattice.of(slow.folded, slow.seen, RECIPE))
     q = run(slow, RECIPE.replace(correction="bias"))
     for name, p in lattice.projections.items():

@@ -39,8 +39,9 @@ def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> dict[str, Tenso
     if key not in known:
         assembly = Assembly(Lattice.of(prepared.folded, prepared.seen, reference))
         model = QuantizedModel(prepared.model, assembly.plan(assembly.uniform_bits()), assembly.integers())
-        batches = prepared.kept[: recipe.sensitivity_batches]
-        tracked = prepared.progress.track(batches, len(batches), "measuring sensitivity")
+        total = len((prepared.packed or prepared.kept)[: recipe.sensitivity_batches])
+        batches = prepared.samples_again(recipe.sensitivity_batches)
+        tracked = prepared.progress.track(batches, total, "measuring sensitivity")
         known[key] = sensitivity(prepared.folded, model, tracked, prepared.readout)
     return known[key]
 

@@ -28,7 +28,10 @@ class Basis:
 
     @classmethod
     def of(cls, folded: Folded, seen: Observation, recipe: Recipe) -> Basis:
-        return cls(folded, seen, recipe, stream_scales(folded, seen))
+        streams = stream_scales(folded, seen)
+        if recipe.coupling == "flowq":  # one scale a layer, a stream's too
+            streams = {s: u.max().expand_as(u) for s, u in streams.items()}
+        return cls(folded, seen, recipe, streams)
 
 
 def stream_scales(folded: Folded, seen: Observation) -> dict[int, Tensor]:

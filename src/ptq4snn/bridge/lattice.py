@@ -7,7 +7,7 @@ F                            largest <= 8 for which the worst-case input stays e
 It is settled in stages, each a new value that is whole in itself:
 
     Lattice.of(folded, seen, recipe)   the weights' own scales, nearest integers, folded biases
-    .with_scales(scales)               other scales (joint search); nearest integers again
+    .with_scales(scales, streams)      other scales (joint search); nearest integers again
     .with_integers(integers)           other integers for these scales (rounding/)
     .with_biases(biases)               other biases (tuning/correction.py)
 """
@@ -41,9 +41,13 @@ class Lattice:
         """Every weight at its own scales, rounded to the nearest."""
         return cls._nearest(Basis.of(folded, seen, recipe), {})
 
-    def with_scales(self, scales: Mapping[str, Tensor]) -> Lattice:
-        """Weight scales [C] instead of the weights' own, where given. Integers and biases begin again."""
-        return self._nearest(self.basis, scales)
+    def with_scales(
+        self, scales: Mapping[str, Tensor], streams: Mapping[int, Tensor] | None = None
+    ) -> Lattice:
+        """Scales [C] of weights and streams instead of their own, where given. Integers and biases begin
+        again."""
+        basis = replace(self.basis, streams={**self.basis.streams, **(streams or {})})
+        return self._nearest(basis, scales)
 
     def with_integers(self, integers: Mapping[str, Tensor]) -> Lattice:
         """Integers [C, ...] for the scales as they are, where given."""

@@ -18,7 +18,7 @@ from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 
-__all__ = ["ProjectionLattice", "one_scale", "projection_lattice", "tied_scales"]
+__all__ = ["ProjectionLattice", "one_scale", "projection_lattice", "tied_scales", "tied_to_stream"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def projection_lattice(
         scales,
     )
     if info.stream is not None and recipe.stream == "shift" and target is not None:
-        q = shifted_scales(weight, q, target / quantum)
+        q = shifted_scales(weight, q, target / quantum, _is_per_tensor(basis, info))
     reach = _reach(info, recipe.chain_bits)
     mirror = next((m for m in folded.mirrors.values() if m.projection == name), None)
     mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
@@ -86,6 +86,15 @@ def projection_lattice(
     return ProjectionLattice(
         info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak, input_steps=steps
     )  # fmt: skip
+
+
+def tied_to_stream(basis: Basis, p: ProjectionLattice, u: Tensor) -> tuple[Tensor, QuantWeight]:
+    """The weight of a writer, and its integers with scales that are u_c 2^j; u [C] is the stream's scale."""
+    weight = _counted_weight(basis, p.info.name, p.input_steps)
+    quantum = float(p.lattice[0] / p.weight.scales[0])
+    alike = _is_per_tensor(basis, p.info)
+    own = round_nearest(weight, p.weight.bits, weight_floor(basis.folded, p.info, quantum, u), alike)
+    return weight, shifted_scales(weight, own, u / quantum, alike)
 
 
 def _input_steps(basis: Basis, info: ProjectionInfo, plan: InputPlan | None) -> Tensor | None:
@@ -162,7 +171,7 @@ def one_scale(basis: Basis, heads: list[ProjectionLattice]) -> dict[str, Project
 def _is_per_tensor(basis: Basis, info: ProjectionInfo) -> bool:
     """Whether the weight has one scale for all channels."""
     coupling = basis.recipe.override(info.name).coupling or basis.recipe.coupling
-    return info.role == "output" or (coupling == "flowq" and info.role == "pair")
+    return info.role == "output" or coupling == "flowq"
 
 
 def _quantum(info: ProjectionInfo, made: Mapping[str, ProjectionLattice]) -> float:

@@ -93,8 +93,9 @@ def input_scales(weight: Tensor, s: Tensor) -> Tensor:
     return rows.view(weight.shape[0], inputs, *[1] * (weight.dim() - 2))
 
 
-def shifted_scales(weight: Tensor, q: QuantWeight, unit: Tensor) -> QuantWeight:
-    """Weight scales as u_c 2^j: of the two neighbours the one with the lesser error."""
+def shifted_scales(weight: Tensor, q: QuantWeight, unit: Tensor, alike: bool = False) -> QuantWeight:
+    """Weight scales as u_c 2^j: of the two neighbours the one with the lesser error, for each channel or
+    alike for all."""
     exact = torch.log2(q.scales / unit)
     options = [
         round_nearest(weight, q.bits, scales=unit * torch.exp2(f(exact))) for f in (torch.floor, torch.ceil)
@@ -102,6 +103,8 @@ def shifted_scales(weight: Tensor, q: QuantWeight, unit: Tensor) -> QuantWeight:
     shape = (-1, *[1] * (weight.dim() - 1))
     errors = [(o.integers * o.scales.view(shape) - weight).square().flatten(1).sum(1) for o in options]
     first = errors[0] <= errors[1]
+    if alike:
+        first = (errors[0].sum() <= errors[1].sum()).expand_as(first)
     return QuantWeight(
         q.bits,
         torch.where(first, options[0].scales, options[1].scales),

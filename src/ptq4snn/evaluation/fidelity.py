@@ -6,7 +6,7 @@ the quantized model's probes take them out again one by one. Memory follows the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -57,12 +57,10 @@ class Fidelity:
             sum(n.flips for n in self.neurons.values()), sum(n.positions for n in self.neurons.values())
         )
 
-    @property
-    def saturation(self) -> float | None:
-        """Per cent of all state values."""
-        found = share(
-            sum(n.saturated for n in self.neurons.values()), sum(n.states for n in self.neurons.values())
-        )
+    def saturation(self, names: Iterable[str]) -> float | None:
+        """Per cent of the state values of these neurons."""
+        counted = [self.neurons[n] for n in names]
+        found = share(sum(n.saturated for n in counted), sum(n.states for n in counted))
         return None if found is None else 100 * found
 
     @property

@@ -16,6 +16,7 @@ from ptq4snn.discovery.discover import Discovery
 from ptq4snn.errors import SilentNetworkWarning
 from ptq4snn.evaluation.fidelity import Fidelity, compare
 from ptq4snn.evaluation.figure_sources import make_figures
+from ptq4snn.evaluation.noise import noise_floor
 from ptq4snn.evaluation.rows import neuron_row, projection_row
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
@@ -65,6 +66,7 @@ def _finite(x: Any) -> Any:
 def _summary(prepared: Prepared, assembly: Assembly, plan: Plan, found: Fidelity, cost: PlanCost) -> Summary:
     neurons, state = list(found.neurons.values()), cost.state
     before, after = _operations(prepared.folded.discovery, found)
+    noise = noise_floor(prepared)
     return {
         "version": __version__,
         "arithmetic": plan.arithmetic,
@@ -78,7 +80,8 @@ def _summary(prepared: Prepared, assembly: Assembly, plan: Plan, found: Fidelity
         "agreement": found.agreement,
         "kl": found.kl,
         "average_bits": plan.average_bits(),
-        "saturation": found.saturation,
+        "noise_floor": {"kl": noise[0], "agreement": noise[1]},
+        "saturation": found.saturation(n.name for n in plan.budgeted()),
         "flip_rate": found.flip_rate,
         "emd": found.emd,
         "firing_rate": _firing_rate(plan, found),

@@ -236,12 +236,13 @@ class Bench:
             "seed": recipe.seed,
             "count": recipe.calibration,
             "excluded": sorted(pattern for pattern, rule in recipe.overrides.items() if rule.exclude),
-            "parts": [recipe.holdout, recipe.micro_batch, recipe.sensitivity_batches],
+            "parts": [recipe.holdout, recipe.micro_batch],
         }
         key = digest({**self.identity, **protocol, "calibration": self.drawn_digest(recipe)})
         if self._prepared is None or self._prepared[0] != key:
             self._prepared = None  # frees the last seed's
-            any_method = recipe.replace(rounding=KEEPS_SAMPLES)  # results must not hang on who comes first
+            # results must not hang on who comes first
+            any_method = recipe.replace(rounding=KEEPS_SAMPLES, sensitivity_batches=None)
             made = prepare(
                 self.model,
                 self.drawn(recipe),

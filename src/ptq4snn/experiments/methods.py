@@ -15,7 +15,6 @@ FLOAT = "float"
 # one observation serves all methods, and a fair comparison protects the same layers
 SHARED = (
     "first_bits", "first_membrane", "last_bits", "chain_bits", "calibration", "holdout", "micro_batch",
-    "sensitivity_batches",
 )  # fmt: skip
 ITERATED = ("adaround", "brecq")
 

@@ -133,10 +133,14 @@ class Plan:
     excluded: tuple[str, ...] = ()  # modules that stay float
     edits: tuple[Edit, ...] = ()  # calls in the model's code that modules beside it answer
 
+    def budgeted(self) -> list[NeuronPlan]:
+        """Neurons whose states are in the budget; where none is, all that keep a state."""
+        inside = [n for n in self.neurons.values() if n.in_budget]
+        return inside or [n for n in self.neurons.values() if n.carries_state]
+
     def average_bits(self) -> float:
         """Element-weighted average over the states in the budget; where none is, over all that are kept."""
-        counted = [n for n in self.neurons.values() if n.in_budget]
-        counted = counted or [n for n in self.neurons.values() if n.carries_state]
+        counted = self.budgeted()
         total = sum(n.elements * n.channels for n in counted)
         spent = sum(n.elements * sum(n.bits) for n in counted)
         return spent / total if total else 0.0

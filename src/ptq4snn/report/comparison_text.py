@@ -47,6 +47,19 @@ def _bounds(interval: Sequence[float] | None) -> str:
     return "" if interval is None else f"{interval[0]:+.2f} .. {interval[1]:+.2f}"
 
 
+def _noise(data: ComparisonData) -> list[str]:
+    """The floor below which no method can be told from the float model."""
+    found = [r["report"]["summary"].get("noise_floor") for r in data["runs"] if r["report"] is not None]
+    agreements = [f["agreement"] for f in found if f is not None]
+    if not agreements:
+        return []
+    mean = sum(agreements) / len(agreements)
+    return [
+        f"noise floor: with 0.01 % of weight noise the float model repeats {100 * mean:.2f} % of its "
+        "decisions on held-out samples"
+    ]
+
+
 def _notes(data: ComparisonData) -> list[str]:
     """What the columns mean: test samples, seeds, baselines."""
     seeds = ", ".join(map(str, data["seeds"]))
@@ -56,6 +69,7 @@ def _notes(data: ComparisonData) -> list[str]:
         "",
         f"{run['samples']:,} test {kind}; calibration seeds {seeds}; change: points from the float model",
     ]
+    lines += _noise(data)
     baselines: dict[str, list[str]] = {}
     for r in data["rows"]:
         if r["baseline"] is not None:

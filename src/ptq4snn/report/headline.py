@@ -121,7 +121,7 @@ def quality(report: Report) -> Card:
             metric.capitalize() if metric.islower() else metric, f"{after:.2f} %", note, data, lengths
         )
     flips = "" if s["flip_rate"] is None else f"; {percent(s['flip_rate'])} of the spikes flipped"
-    small = f"KL to the float network {significant(s['kl'])}{flips}"
+    small = f"KL to the float network {significant(s['kl'])}{beside_noise(s)}{flips}"
     return Card(
         "Same decisions as float",
         percent(s["agreement"]),
@@ -129,6 +129,15 @@ def quality(report: Report) -> Card:
         small,
         (1.0, s["agreement"] or 0.0),
     )
+
+
+def beside_noise(s: Summary) -> str:
+    """What a change of no meaning does to the float network itself."""
+    noise = s.get("noise_floor")
+    if noise is None:  # of an older version
+        return ""
+    same = percent(noise["agreement"])
+    return f" (0.01 % of weight noise alone: {significant(noise['kl'])}, {same} agreement)"
 
 
 def saving(label: str, before: float, after: float, small: str) -> Card:

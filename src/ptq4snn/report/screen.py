@@ -107,6 +107,9 @@ def _totals(s: Summary, marks: Marks) -> list[Line]:
         kl = number(s.get("kl"), "{:.5f}", missing="-")
         rest = f"  like the float model, {s['held_out']:,} held-out; KL {kl}"
         lines.append(_labelled("agreement", number(s["agreement"], "{:.2f} %", 100), style, rest))
+    if (noise := s.get("noise_floor")) is not None:
+        rest = f"  float model with 0.01 % of weight noise; KL {number(noise['kl'], '{:.5f}', missing='-')}"
+        lines.append(_labelled("noise floor", number(noise["agreement"], "{:.2f} %", 100), "", rest))
     lines += [_memory(name, change, marks) for name, change in digest.memory(s).items()]
     if s.get("state_energy") is not None:
         rest = _words(s.get("state_words"), marks)

@@ -65,6 +65,11 @@ class StatePackets(TypedDict):
     words: StateWords
 
 
+class Noise(TypedDict):
+    kl: float | None
+    agreement: float
+
+
 class Summary(TypedDict, total=False):
     """Totals. Those of a plan alone, or of an older version, lack some; `make_report` gives all."""
 
@@ -79,8 +84,9 @@ class Summary(TypedDict, total=False):
     percentile: float | None
     agreement: float  # share of equal decisions
     kl: float | None  # to the float model; None: logits that overflow
+    noise_floor: Noise  # the same two, of the float model with weights jittered by 0.01 %
     average_bits: float  # states in the budget
-    saturation: float | None
+    saturation: float | None  # of the states in the budget
     flip_rate: float | None
     emd: float  # mean over channels
     firing_rate: BeforeAfter

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ptq4snn.assemble import Assembly
-from ptq4snn.pipeline import settle_lattice
+from ptq4snn.pipeline import rounded, scalings
 from ptq4snn.recipe import Recipe
 
 
@@ -18,6 +18,6 @@ def assembled() -> Callable[[Any], Assembly]:
 
     def build(case: Any) -> Assembly:
         recipe, p = Recipe.parse(case.model.plan.recipe), case.prepared
-        return Assembly(settle_lattice(p, recipe))
+        return Assembly(rounded(p, next(scalings(p, recipe))[0]))
 
     return build

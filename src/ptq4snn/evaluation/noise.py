@@ -1,0 +1,54 @@
+"""How much a change of no meaning changes the network: the float model with weights jittered by 0.01 %.
+
+    W' = W + 1e-4 sigma(W) n,  n normal
+
+A spiking network is chaotic: the least disturbance flips spikes, and some decisions with them. No quantized
+network can be told from the float one below this floor, so it stands beside every divergence and agreement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from ptq4snn.discovery.folding import Folded
+from ptq4snn.modules.readout import mean_divergence
+from ptq4snn.prepare import join, logits
+
+if TYPE_CHECKING:
+    from ptq4snn.prepare import Prepared
+
+__all__ = ["JITTER", "jittered", "noise_floor"]
+
+JITTER = 1e-4  # of the standard deviation of a projection's weights
+
+
+@contextmanager
+def jittered(folded: Folded, seed: int = 0) -> Iterator[None]:
+    """Inside, the weights of all projections are jittered; the same seed draws the same noise."""
+    weights = [folded.projection(name).weight for name in folded.discovery.projections]
+    kept = [w.detach().clone() for w in weights]
+    g = torch.Generator().manual_seed(seed)
+    try:
+        with torch.no_grad():
+            for w in weights:
+                noise = torch.randn(w.shape, generator=g, dtype=torch.float64)
+                w.add_((noise * JITTER * float(w.double().std(correction=0))).to(w))
+        yield
+    finally:
+        with torch.no_grad():
+            for w, before in zip(weights, kept, strict=True):
+                w.copy_(before)
+
+
+def noise_floor(prepared: Prepared) -> tuple[float, float]:
+    """KL and agreement of the jittered float model with the float model on the held-out samples."""
+    if prepared.cache.noise is None:
+        expected, batches = prepared.float_logits(), join(prepared.held_out, prepared.batch_axis)
+        with jittered(prepared.folded):
+            found = list(logits(prepared.folded.model, batches, prepared.readout))
+        prepared.cache.noise = mean_divergence(zip(expected, found, strict=True))
+    return prepared.cache.noise
