@@ -157,8 +157,7 @@ def prepare(
     where = next((p.device for p in model.parameters()), None)
     calibration = Calibration(
         samples, batch_axis, recipe.calibration, recipe.micro_batch, recipe.holdout,
-        (recipe.sensitivity_batches or KEPT) * recipe.micro_batch, where,
-        remember=recipe.rounding != "nearest" or recipe.sensitivity_batches is None,
+        KEPT * recipe.micro_batch, where, remember=_needs_all(recipe),
     )  # fmt: skip
     first = calibration.open()
     first = calibration.cast(input_type(original, first.narrow(batch_axis, 0, 1)))
@@ -184,6 +183,11 @@ def prepare(
         model, folded, seen, readout, batch_axis, held_out, kept, calibration.total, progress,
         excluded, tuple(calibration.packed),
     )  # fmt: skip
+
+
+def _needs_all(recipe: Recipe) -> bool:
+    """Whether a stage will want more samples again than the first ones."""
+    return recipe.rounding != "nearest" or (recipe.sensitivity_batches or KEPT + 1) > KEPT
 
 
 def _warn_if_silent(seen: Observation, folded: Folded) -> None:

@@ -39,7 +39,7 @@ CHOICES = {  # words of a recipe; no two fields share one, but for "none", which
 PAPER: dict[str, Any] = {
     "rounding": "brecq", "coupling": "bridge", "allocation": "mpba", "objective": "squared_error",
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
-    "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "multiply", "lambda_mem": 1.0,
+    "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "shift", "lambda_mem": 1.0,
     "beta": None, "percentile": None, "sensitivity_batches": None,
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ptq4snn import __version__
+from ptq4snn.experiments.paper import protocol_seeds
 from ptq4snn.extras import needed_by
 from ptq4snn.overrides import COUPLINGS
 from ptq4snn.words import ALLOCATIONS, OBJECTIVES, ROUNDINGS, STATE_ROUNDINGS
@@ -291,19 +292,19 @@ def compare_options(p: argparse.ArgumentParser) -> None:
         metavar="METHOD",
         help="what the others are compared with (each: m32 with weights rounded alike)",
     )
-    protocol_options(p, out="runs/compare")
+    protocol_options(p, "runs/compare", [0])
     p.add_argument("--csv", metavar="FILE", help="write one line a run")
 
 
-def protocol_options(p: argparse.ArgumentParser, out: str) -> None:
+def protocol_options(p: argparse.ArgumentParser, out: str, seeds: list[int]) -> None:
     group = p.add_argument_group("protocol")
     group.add_argument(
         "--seeds",
         nargs="+",
         type=at_least(0),
-        default=[0],
+        default=seeds,
         metavar="N",
-        help="each draws calibration samples (0)",
+        help=f"each draws calibration samples ({' '.join(map(str, seeds))})",
     )
     group.add_argument("--calibration", type=at_least(1), metavar="N", help="samples drawn (1024)")
     group.add_argument("--iterations", type=at_least(1), metavar="N", help="of adaround and brecq (20,000)")
@@ -317,7 +318,7 @@ def experiment_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("name", nargs="?", metavar="NAME", help="which; without it all are listed")
     p.add_argument("--list", action="store_true", help="list the experiments")
     model_options(p)
-    protocol_options(p, out="runs/experiments")
+    protocol_options(p, "runs/experiments", protocol_seeds())
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -16,7 +16,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["PaperSetting", "RunSetting", "cell", "difference", "paper_settings", "same_setting"]
+__all__ = ["PaperSetting", "RunSetting", "cell", "difference", "paper_settings", "protocol_seeds", "same_setting"]
 
 FILE = "paper.toml"
 
@@ -48,6 +48,11 @@ class RunSetting:
 @cache
 def contents() -> dict[str, Any]:
     return tomllib.loads((files("ptq4snn.experiments") / FILE).read_text("utf-8"))
+
+
+def protocol_seeds() -> list[int]:
+    """The seeds of the paper's protocol."""
+    return [int(seed) for seed in contents()["protocol"]["Scorer seeds"].split("/")]
 
 
 def paper_settings(experiment: str) -> list[PaperSetting]:

@@ -49,8 +49,9 @@ def _bounds(interval: Sequence[float] | None) -> str:
 
 def _noise(data: ComparisonData) -> list[str]:
     """The floor below which no method can be told from the float model."""
-    found = [r["report"]["summary"].get("noise_floor") for r in data["runs"] if r["report"] is not None]
-    agreements = [f["agreement"] for f in found if f is not None]
+    reports = [report for r in data["runs"] if (report := r.get("report")) is not None]
+    floors = [floor for r in reports if (floor := r["summary"].get("noise_floor")) is not None]
+    agreements = [floor["agreement"] for floor in floors]
     if not agreements:
         return []
     mean = sum(agreements) / len(agreements)
