@@ -8,9 +8,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ptq4snn.allocation.mixed import Allocation, allocate_bits, is_mixed
-from ptq4snn.allocation.search import Trial
+from ptq4snn.allocation.search import Trial, preferred
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.joint import JOINT, joint_scales
 from ptq4snn.bridge.joint_streams import joint_stream_scales
@@ -23,6 +24,7 @@ from ptq4snn.prepare import Prepared, check_overrides, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.tuning.correction import corrected_biases
+from ptq4snn.tuning.judging import judge
 from ptq4snn.tuning.states import tune_states
 from ptq4snn.tuning.tuning_traces import float_traces
 
@@ -68,7 +70,7 @@ def scalings(prepared: Prepared, recipe: Recipe) -> Iterator[tuple[Lattice, list
 def allocations(prepared: Prepared, assembly: Assembly, model: QuantizedModel) -> list[Allocation]:
     """b_c of every channel, or b_m for all; more than one where both compete."""
     if is_mixed(assembly):
-        return allocate_bits(prepared, assembly, model)
+        return allocate_bits(prepared, assembly, partial(judge, prepared, assembly, model))
     return [Allocation.uniform(assembly)]
 
 
@@ -105,15 +107,10 @@ class Result:
 
 
 def nearest_to_float(prepared: Prepared, results: list[Result]) -> Result:
-    """Of several results the one with the least divergence on the held-out samples."""
+    """Of several results the one that comes nearest to the float model (allocation/search.py)."""
     if len(results) == 1:
         return results[0]
-
-    def cost(result: Result) -> tuple[float, float]:
-        result.model.use(result.plan)
-        return Trial(None, None, *prepared.divergence(result.model), result.plan.average_bits()).cost()
-
-    return min(results, key=cost)
+    return results[preferred([judge(prepared, r.assembly, r.model, r.plan) for r in results])]
 
 
 def warn_if_all_protected(assembly: Assembly) -> None:

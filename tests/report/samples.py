@@ -49,7 +49,7 @@ def report(
     }
     trials = sweep(rng) if mixed else []
     if trials:
-        figures["sweep"] = {"rows": [{k: v for k, v in t.items() if k != "name"} for t in trials]}
+        figures["sweep"] = {"rows": [{k: v for k, v in t.items() if k not in ("name", "flips")} for t in trials]}
     if segmentation:
         row = {"image": PIXEL, "label": PIXEL, "float": PIXEL, "quantized": PIXEL, "differs": 0.0123}
         figures["segmentation"] = {
@@ -206,7 +206,7 @@ def allocation(rng: random.Random, names: list[str], channels: int, ranked: bool
 def sweep(rng: random.Random) -> list[Data]:
     return [
         {"beta": b / 5, "percentile": float(p), "kl": rng.uniform(0.004, 0.008),
-         "agreement": rng.uniform(0.94, 0.98), "average_bits": 4.0, "name": "mpba"}
+         "agreement": rng.uniform(0.94, 0.98), "flips": 0.05, "average_bits": 4.0, "name": "mpba"}
         for p in (96, 97, 98, 99)
         for b in range(6)
     ]  # fmt: skip

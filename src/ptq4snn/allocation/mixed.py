@@ -11,7 +11,7 @@ from torch import Tensor
 from ptq4snn.allocation.benefit import cheapest
 from ptq4snn.allocation.budget import Channels, allocate, average_bits
 from ptq4snn.allocation.scores import scores
-from ptq4snn.allocation.search import Trial, grid_search
+from ptq4snn.allocation.search import Trial, Verdict, grid_search, preferred
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.modules.quantized import QuantizedModel
@@ -128,14 +128,15 @@ def is_mixed(assembly: Assembly) -> bool:
     return any(map(assembly.in_budget, assembly.lattice.neurons))
 
 
-def allocate_bits(prepared: Prepared, assembly: Assembly, model: QuantizedModel) -> list[Allocation]:
+def allocate_bits(
+    prepared: Prepared, assembly: Assembly, judged: Callable[[Plan], Verdict]
+) -> list[Allocation]:
     """The best allocation by score or benefit, and the uniform one beside it if that competes."""
     recipe = assembly.recipe
     uniform = Allocation.uniform(assembly)
 
-    def judge(bits: Bits) -> tuple[float, float]:
-        model.use(assembly.plan({**uniform.bits, **bits}))
-        return prepared.divergence(model)
+    def judge(bits: Bits) -> Verdict:
+        return judged(assembly.plan({**uniform.bits, **bits}))
 
     by_name = allocate_by_score if recipe.allocation == "mpba" else allocate_by_benefit
     bits, best, trials = by_name(prepared, assembly, judge)
@@ -144,7 +145,7 @@ def allocate_bits(prepared: Prepared, assembly: Assembly, model: QuantizedModel)
     return [mixed, replace(uniform, trials=trials)] if competes else [mixed]
 
 
-Judge = Callable[[Bits], tuple[float, float]]
+Judge = Callable[[Bits], Verdict]
 
 
 def allocate_by_score(
@@ -158,7 +159,7 @@ def allocate_by_score(
     points = [(b, p) for b in betas for p in percentiles]
     if len(points) == 1:
         bits, average = candidates.allocate(*points[0], recipe.membrane)
-        return candidates.spread(bits), Trial(*points[0], None, None, average), []
+        return candidates.spread(bits), Trial(*points[0], None, average), []
     tracked = prepared.progress.track(points, len(points), "searching (beta, P)")
     bits, best, trials = grid_search(
         tracked,
@@ -178,11 +179,11 @@ def allocate_by_benefit(
         [torch.stack([assembly.tables[n].cost(b).amin(1) for b in recipe.widths], 1) for n in names]
     )
     layer = torch.cat([torch.full((n,), 1.0 / n, dtype=torch.float64) for n in sizes])
-    found = []
+    found, verdicts = [], []
     for name, weight in (("benefit by spikes", channels.elements.double()), ("benefit by layers", layer)):
         chosen = cheapest(costs * weight[:, None], recipe.widths, channels, recipe.membrane)
         bits = dict(zip(names, chosen.split(sizes), strict=True))
         average = average_bits(chosen, channels.elements)
-        found.append((bits, Trial(None, None, *judge(bits), average, name)))
-    best = min(found, key=lambda f: f[1].cost())
-    return *best, [trial for _, trial in found]
+        verdicts.append(judge(bits))
+        found.append((bits, Trial(None, None, verdicts[-1], average, name)))
+    return *found[preferred(verdicts)], [trial for _, trial in found]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.modules.readout import mean_divergence
@@ -29,7 +30,7 @@ JITTER = 1e-4  # of the standard deviation of a projection's weights
 @contextmanager
 def jittered(folded: Folded, seed: int = 0) -> Iterator[None]:
     """Inside, the weights of all projections are jittered; the same seed draws the same noise."""
-    weights = [folded.projection(name).weight for name in folded.discovery.projections]
+    weights: list[Tensor] = [folded.weight(name) for name in folded.discovery.projections]
     kept = [w.detach().clone() for w in weights]
     g = torch.Generator().manual_seed(seed)
     try:

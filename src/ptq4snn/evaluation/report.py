@@ -134,6 +134,7 @@ def _trial(t: Trial) -> TrialRow:
         "percentile": t.percentile,
         "kl": t.kl,
         "agreement": t.agreement,
+        "flips": t.flips,
         "average_bits": t.average_bits,
         "name": t.name,
     }

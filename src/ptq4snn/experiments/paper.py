@@ -16,7 +16,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["PaperSetting", "RunSetting", "cell", "difference", "paper_settings", "protocol_seeds", "same_setting"]
+__all__ = [
+    "PaperSetting", "RunSetting", "cell", "difference", "paper_settings", "protocol_seeds", "same_setting",
+]  # fmt: skip
 
 FILE = "paper.toml"
 

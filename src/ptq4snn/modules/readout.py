@@ -15,7 +15,11 @@ from torch.utils._pytree import tree_flatten
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import UnsupportedModel
 
-__all__ = ["Readout", "divergence", "find_readout", "mean_divergence", "same_draws"]
+__all__ = [
+    "Readout", "divergence", "divergences", "find_readout", "mean_divergence", "same_draws", "temperature",
+]  # fmt: skip
+
+MARGIN = 4.0  # between the first and the second logit, on average
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,21 @@ def divergence(expected: Tensor, found: Tensor) -> tuple[float, float]:
     p, q = (F.log_softmax(x.double(), 1) for x in (expected, found))
     kl = float((p.exp() * (p - q)).sum(1).mean())
     return kl, float((expected.argmax(1) == found.argmax(1)).double().mean())
+
+
+def temperature(expected: Iterable[Tensor]) -> float:
+    """By what logits are divided so that their decisions are neither certain nor open, whatever scale the
+    network was trained at (sums of spikes, rates, membranes): the mean margin of the float model's
+    decisions becomes MARGIN."""
+    margins = [t[:, 0] - t[:, 1] for x in expected if x.shape[1] > 1 for t in [x.double().topk(2, 1).values]]
+    mean = float(torch.cat([m.flatten() for m in margins]).mean()) if margins else 0.0
+    return mean / MARGIN if mean > 0 else 1.0
+
+
+def divergences(expected: Tensor, found: Tensor, temperature: float) -> Tensor:
+    """KL(expected || found) [B] of logits [B, classes, ...] over a temperature; of a map its mean."""
+    p, q = (F.log_softmax(x.double() / temperature, 1) for x in (expected, found))
+    return (p.exp() * (p - q)).sum(1).reshape(len(p), -1).mean(1)
 
 
 def mean_divergence(batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:

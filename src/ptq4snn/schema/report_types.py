@@ -184,6 +184,7 @@ class TrialRow(TypedDict):
     percentile: float | None
     kl: float | None
     agreement: float | None
+    flips: float | None  # replay's cost of a state, mean over the neurons
     average_bits: float
     name: str
 

@@ -13,10 +13,10 @@ from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.replay import replay_cost
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.network.plan import NeuronPlan
-from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.traces import Trace
 from ptq4snn.prepare import Prepared
 from ptq4snn.rounding.network import Network, collected, forward
+from ptq4snn.tuning.judging import plan_levels
 
 __all__ = ["corrected_biases", "corrected_threshold"]
 
@@ -73,11 +73,7 @@ def corrected_threshold(assembly: Assembly, plan: NeuronPlan, trace: Trace) -> T
     """The threshold [C] near the trained one with the least replay cost; of equal costs the nearest to it."""
     n = assembly.lattice.neurons[plan.name]
     step = torch.tensor(plan.scales, dtype=torch.float64)
-    ranges = [signed_range(b) for b in plan.bits]
-    levels = tuple(
-        torch.tensor([float(r[i] + z) for r, z in zip(ranges, plan.zero, strict=True)])[:, None]
-        for i in (0, 1)
-    )
+    levels = plan_levels(plan)
     moved = [n.theta * (1 + m) for m in MOVES]
     trained = assembly.dynamics(n).theta  # one measure for all, or a higher threshold alone would cost less
     costs = torch.stack(
