@@ -80,7 +80,7 @@ def rounded(prepared: Prepared, lattice: Lattice) -> Lattice:
     if recipe.weights is None:
         return lattice
     if recipe.rounding != "nearest":
-        lattice = lattice.with_integers(round_weights(prepared, lattice, recipe))
+        lattice = round_weights(prepared, lattice, recipe)
     if recipe.correction != "none":
         lattice = lattice.with_biases(corrected_biases(prepared, lattice))
     return lattice

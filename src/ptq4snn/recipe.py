@@ -14,7 +14,16 @@ from ptq4snn.files import short
 from ptq4snn.hints import hint
 from ptq4snn.overrides import Override, Overrides
 from ptq4snn.validation import boolean, choice, integer, number, numbers
-from ptq4snn.words import CHOICES, CORRECTIONS, FLOAT_BITS, LEAKS, WIDTHS, ZERO_POINTS, read_words
+from ptq4snn.words import (
+    CHOICES,
+    CORRECTIONS,
+    FLOAT_BITS,
+    LEAKS,
+    WEIGHT_SCALES,
+    WIDTHS,
+    ZERO_POINTS,
+    read_words,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,6 +47,8 @@ class Recipe:
         flipped spikes that each further bit spares, measured by replay); or fit (uniform where the budget is
         a width, else benefit).
     rounding: of the weights: nearest, gptq, adaround (layer by layer) or brecq (block by block).
+    weight_scales: error (least squared error of the weights), or moments (with gptq: the scale with which it
+        leaves the least error of the outputs, under the inputs as they are, where no joint search decides).
     iterations: steps of adaround and brecq for each layer or block.
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
     arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
@@ -79,6 +90,7 @@ class Recipe:
     coupling: str = "bridge"
     allocation: str = "fit"
     rounding: str = "gptq"
+    weight_scales: str = "error"
     iterations: int = 20_000
     state_rounding: str = "even"
     arithmetic: str = "integer"
@@ -145,6 +157,7 @@ class Recipe:
             boolean(name, getattr(self, name))
         choice("arithmetic", self.arithmetic, ("integer", "float"))
         choice("leak", self.leak, LEAKS)
+        choice("weight_scales", self.weight_scales, WEIGHT_SCALES)
         choice("stream", self.stream, ("multiply", "shift"))
         if self.joint is not None:
             boolean("joint", self.joint)

@@ -3,7 +3,7 @@
 bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, w32m4 the weights
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
-options   sequential, bias, threshold, zero-point, 3-bit, separate, competing
+options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, moments
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
     "ALLOCATIONS", "CHOICES", "CORRECTIONS", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS", "ROUNDINGS",
-    "STATE_ROUNDINGS", "WIDTHS", "ZERO_POINTS", "read_words",
+    "STATE_ROUNDINGS", "WEIGHT_SCALES", "WIDTHS", "ZERO_POINTS", "read_words",
 ]  # fmt: skip
 
 ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
@@ -27,6 +27,7 @@ ROUNDINGS = ("nearest", "gptq", "adaround", "brecq")
 STATE_ROUNDINGS = ("even", "dither")
 CORRECTIONS = ("none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")
+WEIGHT_SCALES = ("error", "moments")
 LEAKS = ("exact", "power", "12-bit")
 WIDTHS = (2, 3, 4, 8)
 CHOICES = {  # words of a recipe; no two fields share one, but for "none", which is a coupling
@@ -40,7 +41,7 @@ PAPER: dict[str, Any] = {
     "rounding": "brecq", "coupling": "bridge", "allocation": "mpba", "objective": "squared_error",
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
     "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "shift", "lambda_mem": 1.0,
-    "beta": None, "percentile": None, "sensitivity_batches": None,
+    "weight_scales": "error", "beta": None, "percentile": None, "sensitivity_batches": None,
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
@@ -63,6 +64,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "3-bit": {"widths": WIDTHS},
     "separate": {"joint": False},
     "competing": {"uniform_competes": True},
+    "moments": {"weight_scales": "moments"},
 }
 BITS = re.compile(r"w([2-8]|32)m(2|3|4|8|32)")
 FLOAT_BITS = 32

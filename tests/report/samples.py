@@ -49,7 +49,8 @@ def report(
     }
     trials = sweep(rng) if mixed else []
     if trials:
-        figures["sweep"] = {"rows": [{k: v for k, v in t.items() if k not in ("name", "flips")} for t in trials]}
+        hidden = ("name", "flips")
+        figures["sweep"] = {"rows": [{k: v for k, v in t.items() if k not in hidden} for t in trials]}
     if segmentation:
         row = {"image": PIXEL, "label": PIXEL, "float": PIXEL, "quantized": PIXEL, "differs": 0.0123}
         figures["segmentation"] = {

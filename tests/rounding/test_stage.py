@@ -34,7 +34,8 @@ def lattice(p: Prepared, recipe: Recipe = RECIPE) -> Lattice:
 
 
 def rounded(p: Prepared, recipe: Recipe = RECIPE) -> Mapping[str, Tensor]:
-    return stage.round_weights(p, lattice(p, recipe), recipe)
+    made = stage.round_weights(p, lattice(p, recipe), recipe).projections
+    return {n: w.weight.integers for n, w in made.items() if w.info.reads != "data"}
 
 
 @pytest.mark.filterwarnings("ignore::ptq4snn.errors.SilentNetworkWarning")
@@ -63,9 +64,9 @@ def test_every_family(name: str, rounding: str) -> None:
 def noted(round_unit: Callable[..., Any], made: list[tuple[str, ...]]) -> Callable[..., Any]:
     """The same, and its units are added to `made`."""
 
-    def call(owner: Any, unit: tuple[str, ...]) -> Any:
+    def call(owner: Any, unit: tuple[str, ...], **options: Any) -> Any:
         made.append(unit)
-        return round_unit(owner, unit)
+        return round_unit(owner, unit, **options)
 
     return call
 

@@ -15,7 +15,7 @@ It is settled in stages, each a new value that is whole in itself:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -35,6 +35,7 @@ class Lattice:
     basis: Basis
     projections: Mapping[str, ProjectionLattice]
     neurons: Mapping[str, NeuronLattice]
+    given: Mapping[str, Tensor] = field(default_factory=dict)  # weight scales that are not the weights' own
 
     @classmethod
     def of(cls, folded: Folded, seen: Observation, recipe: Recipe) -> Lattice:
@@ -47,17 +48,17 @@ class Lattice:
         """Scales [C] of weights and streams instead of their own, where given. Integers and biases begin
         again."""
         basis = replace(self.basis, streams={**self.basis.streams, **(streams or {})})
-        return self._nearest(basis, scales)
+        return self._nearest(basis, {**self.given, **scales})
 
     def with_integers(self, integers: Mapping[str, Tensor]) -> Lattice:
         """Integers [C, ...] for the scales as they are, where given."""
         changed = {n: self.projections[n].with_integers(i) for n, i in integers.items()}
-        return self._settled(self.basis, {**self.projections, **changed})
+        return self._settled(self.basis, {**self.projections, **changed}, self.given)
 
     def with_biases(self, biases: Mapping[str, Tensor]) -> Lattice:
         """Biases [C], real, where given."""
         changed = {n: self.projections[n].with_bias(b) for n, b in biases.items()}
-        return self._settled(self.basis, {**self.projections, **changed})
+        return self._settled(self.basis, {**self.projections, **changed}, self.given)
 
     @classmethod
     def _nearest(cls, basis: Basis, scales: Mapping[str, Tensor]) -> Lattice:
@@ -69,10 +70,12 @@ class Lattice:
             made |= one_scale(basis, [made[n] for n in group])
         for group in {p.tied for p in infos.values() if p.tied}:
             made |= tied_scales(basis, [made[n] for n in group])
-        return cls._settled(basis, made)
+        return cls._settled(basis, made, scales)
 
     @classmethod
-    def _settled(cls, basis: Basis, made: Mapping[str, ProjectionLattice]) -> Lattice:
+    def _settled(
+        cls, basis: Basis, made: Mapping[str, ProjectionLattice], given: Mapping[str, Tensor]
+    ) -> Lattice:
         """Shifts and neurons follow from the projections."""
         shifts = group_shifts(basis.folded, made)
         projections = {n: replace(p, shift=shifts[n]) for n, p in made.items()}
@@ -82,4 +85,4 @@ class Lattice:
                 neurons[name] = neuron_lattice(basis, name, projections)
             else:
                 neurons[name] = membrane_lattice(basis, name, neurons[info.synapse])
-        return cls(basis, projections, neurons)
+        return cls(basis, projections, neurons, given)

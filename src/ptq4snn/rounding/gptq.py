@@ -20,16 +20,18 @@ from torch.nn import functional as F
 
 from ptq4snn.discovery.blocks import calls
 from ptq4snn.numerics.grid import quantize
-from ptq4snn.numerics.nearest import QuantWeight
+from ptq4snn.numerics.nearest import QuantWeight, round_nearest
+from ptq4snn.numerics.scales import full_scales
 from ptq4snn.rounding.network import Enough, Network, collected, forward
 from ptq4snn.rounding.store import Rounded
 
-__all__ = ["Hessian", "Solution", "columns", "round_unit", "solve"]
+__all__ = ["Hessian", "Inverse", "Solution", "columns", "round_unit", "searched", "solve"]
 
 PERCDAMP = 0.01  # of the mean diagonal
 BLOCKSIZE = 128
 RAISES = 3  # times that the damping is raised tenfold before a layer is given up
-CHUNK = 2**24  # values of x that are laid out at once
+CHUNK = 2**24  # values of x that are laid out at once, or of rows that are rounded at once
+SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
 
 
 def columns(module: nn.Module, x: Tensor) -> Tensor:
@@ -93,29 +95,67 @@ class Solution:
     solved: bool = True
 
 
+@dataclass(frozen=True)
+class Inverse:
+    """What of a Hessian H [groups, K, K] is needed to round; `factor` is None where it cannot be inverted."""
+
+    factor: Tensor | None  # U [groups, K, K]
+    dead: Tensor  # [groups, K] columns that no input reached
+
+    @classmethod
+    def of(cls, hessian: Tensor, percdamp: float = PERCDAMP) -> Inverse:
+        h = hessian.double()
+        diagonal = h.diagonal(dim1=1, dim2=2)
+        dead = diagonal == 0
+        live = (~dead).sum(1).clamp_min(1)
+        level = (diagonal.sum(1) / live).clamp_min(torch.finfo(torch.float64).tiny)
+        h = h + torch.diag_embed(dead * level[:, None])
+        return cls(_inverse_factor(h, level, percdamp), dead)
+
+    def rows(self, weight: Tensor) -> Tensor:
+        """Weight [C, ...] as [groups, rows, K]."""
+        groups, size = self.dead.shape
+        return weight.double().reshape(groups, -1, size)
+
+
 def solve(
-    weight: Tensor, q: QuantWeight, hessian: Tensor, percdamp: float = PERCDAMP, blocksize: int = BLOCKSIZE
-) -> Solution:
+    weight: Tensor, q: QuantWeight, hessian: Tensor | Inverse, percdamp: float = PERCDAMP,
+    blocksize: int = BLOCKSIZE,
+) -> Solution:  # fmt: skip
     """Integers of `weight` [C, ...] for the scales of q and H [groups, K, K]."""
     assert q.bits is not None
-    groups, size = hessian.shape[:2]
-    h = hessian.double()
-    diagonal = h.diagonal(dim1=1, dim2=2)
-    dead = diagonal == 0  # [groups, K]
-    live = (~dead).sum(1).clamp_min(1)
-    level = (diagonal.sum(1) / live).clamp_min(torch.finfo(torch.float64).tiny)
-    h = h + torch.diag_embed(dead * level[:, None])
-    factor = _inverse_factor(h, level, percdamp)
-    if factor is None:
-        return Solution(q.integers, torch.full_like(q.scales, torch.nan), int(dead.sum()), False)
-    w = weight.double().reshape(groups, -1, size)
-    scales = q.scales.to(w).reshape(groups, -1)
-    integers, errors = _descend(w, scales, q.bits, factor, blocksize)
-    keep = dead[:, None].expand_as(integers)
+    inverse = hessian if isinstance(hessian, Inverse) else Inverse.of(hessian, percdamp)
+    count = int(inverse.dead.sum())
+    if inverse.factor is None:
+        return Solution(q.integers, torch.full_like(q.scales, torch.nan), count, False)
+    w = inverse.rows(weight)
+    scales = q.scales.to(w).reshape(len(w), -1)
+    integers, errors = _descend(w, scales, q.bits, inverse.factor, blocksize)
+    keep = inverse.dead[:, None].expand_as(integers)
     nearest = q.integers.to(w).reshape(integers.shape)
     integers = torch.where(keep, nearest, integers).reshape(weight.shape)
     loss = errors.masked_fill(keep, 0).square().sum(2).reshape(-1) / 2
-    return Solution(integers.to(q.integers), loss.to(q.scales), int(dead.sum()))
+    return Solution(integers.to(q.integers), loss.to(q.scales), count)
+
+
+def searched(weight: Tensor, q: QuantWeight, inverse: Inverse, floor: Tensor | float) -> QuantWeight:
+    """With the scale of each channel that GPTQ leaves the least loss with, its own among them; nearest
+    integers again. Rows are rounded independently of each other, so all candidates are rows of one run."""
+    if inverse.factor is None or q.bits is None:
+        return q
+    full = full_scales(weight.flatten(1), q.bits, floor)
+    least = torch.as_tensor(floor, dtype=torch.float64).expand_as(full)
+    candidates = torch.stack([q.scales, *(torch.maximum(full * f, least) for f in SHRUNK)])  # [n, C]
+    w = inverse.rows(weight)
+    keep = inverse.dead[:, None]
+    losses = []
+    for part in candidates.split(max(1, CHUNK // w.numel())):
+        scales = part.to(w).reshape(len(part), len(w), -1).transpose(0, 1).flatten(1)  # [groups, n * rows]
+        _, errors = _descend(w.repeat(1, len(part), 1), scales, q.bits, inverse.factor, BLOCKSIZE)
+        loss = errors.masked_fill_(keep, 0).square_().sum(2)  # [groups, n * rows]
+        losses.append(loss.reshape(len(w), len(part), -1).transpose(0, 1).flatten(1))
+    best = torch.cat(losses).argmin(0, keepdim=True).cpu()  # of equal losses its own, then the finest
+    return round_nearest(weight, q.bits, scales=candidates.gather(0, best)[0])
 
 
 def _inverse_factor(h: Tensor, level: Tensor, percdamp: float) -> Tensor | None:
@@ -152,12 +192,22 @@ def _descend(w: Tensor, scales: Tensor, bits: int, factor: Tensor, blocksize: in
     return integers, errors
 
 
-def round_unit(network: Network, unit: tuple[str, ...]) -> Rounded:
-    """GPTQ of a block's projections, their inputs collected behind everything that is rounded already."""
-    integers, dead = {}, {}
+def round_unit(network: Network, unit: tuple[str, ...], by_moments: bool = False) -> Rounded:
+    """GPTQ of a block's projections, their inputs collected behind everything that is rounded already.
+
+    by_moments: their scales are searched under these inputs too, where they are free.
+    """
+    integers, dead, scales = {}, {}, {}
     for name, hessian in collect(network, unit).items():
-        q = network.weight(name)
-        found = solve(network.float.weight(name).cpu(), q, hessian.value().cpu())
+        q, weight, inverse = (
+            network.weight(name),
+            network.float.weight(name).cpu(),
+            Inverse.of(hessian.value().cpu()),
+        )
+        if by_moments and network.may_rescale(name):
+            q = searched(weight, q, inverse, network.floor(name))
+            scales[name] = q.scales
+        found = solve(weight, q, inverse)
         if not found.solved:
             warnings.warn(
                 f"GPTQ cannot invert the Hessian of '{name}', not even with more damping: its weights are "
@@ -165,7 +215,7 @@ def round_unit(network: Network, unit: tuple[str, ...]) -> Rounded:
                 stacklevel=2,
             )
         integers[name], dead[name] = found.integers, found.dead
-    return Rounded(integers, dead)
+    return Rounded(integers, dead, scales)
 
 
 def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:

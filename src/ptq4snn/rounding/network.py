@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.bridge.lattice import Lattice
-from ptq4snn.bridge.weights import input_scales
+from ptq4snn.bridge.weights import input_scales, weight_floor
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.surgery import copy_model
@@ -39,9 +39,10 @@ class Network:
         self.prepared, self.lattice = prepared, lattice
         self.float = prepared.folded
         self.folded: Folded = replace(prepared.folded, model=copy_model(prepared.folded.model))
+        self.scales: dict[str, Tensor] = {}  # [C], where the lattice's were not kept
 
     def weight(self, name: str) -> QuantWeight:
-        """Bits, scales and nearest integers."""
+        """Bits, scales and nearest integers of the lattice."""
         return self.lattice.projections[name].weight
 
     def is_open(self, name: str) -> bool:
@@ -49,8 +50,28 @@ class Network:
         p = self.lattice.projections[name]
         return p.input_steps is None and p.weight.bits is not None
 
-    def settle(self, names: tuple[str, ...], integers: Mapping[str, Tensor]) -> None:
-        """Put the quantized weights of a unit in their places, nearest where there are no integers."""
+    def may_rescale(self, name: str) -> bool:
+        """Whether a scale hangs on nothing but its own weight: not chosen with a state's, not shared."""
+        p, recipe = self.lattice.projections[name], self.lattice.basis.recipe
+        shared = p.info.role == "output" or bool(p.info.tied or p.info.summed)
+        coupling = recipe.override(name).coupling or recipe.coupling
+        shifted = p.info.stream is not None and recipe.stream == "shift"
+        return not (shared or shifted or coupling == "flowq" or name in self.lattice.given)
+
+    def floor(self, name: str) -> Tensor | float:
+        """The least scale [C] that a weight may have."""
+        p = self.lattice.projections[name]
+        return weight_floor(self.float, p.info, float(p.lattice[0] / p.weight.scales[0]), p.target)
+
+    def settle(
+        self,
+        names: tuple[str, ...],
+        integers: Mapping[str, Tensor],
+        scales: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Put the quantized weights of a unit in their places, nearest where there are no integers, with the
+        lattice's scales where there are none."""
+        self.scales |= scales or {}
         for name in names:
             q = self.weight(name)
             if q.bits is not None:
@@ -60,7 +81,8 @@ class Network:
 
     def values(self, name: str, integers: Tensor) -> Tensor:
         """The weight that integers stand for, in float64."""
-        values = integers.double() * self.weight(name).scales.view(-1, *[1] * (integers.dim() - 1))
+        scales = self.scales.get(name, self.weight(name).scales)
+        values = integers.double() * scales.view(-1, *[1] * (integers.dim() - 1))
         steps = self.lattice.projections[name].input_steps  # they are in the weight
         return values if steps is None else values / input_scales(values, steps)
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["dead_columns", "round_weights"]
 
 
-def round_weights(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mapping[str, Tensor]:
-    """Integers [C, ...] of every projection that is rounded otherwise than to nearest, for its scales.
+def round_weights(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Lattice:
+    """The lattice with the integers [C, ...] of every projection that is rounded otherwise than to nearest.
 
     They are made once for each method, its settings and the scales, and kept in its cache.
     """
@@ -36,7 +36,10 @@ def round_weights(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mappi
     made = prepared.cache.rounded
     if wanted not in made:
         made[wanted] = _round_units(prepared, lattice, recipe, wanted)
-    return made[wanted].integers
+    found = made[wanted]
+    scaled = lattice.with_scales(found.scales) if found.scales else lattice
+    made[_identity(scaled, recipe)] = found
+    return scaled.with_integers(found.integers)
 
 
 def dead_columns(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mapping[str, int]:
@@ -47,7 +50,8 @@ def dead_columns(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mappin
 
 def _identity(lattice: Lattice, recipe: Recipe) -> str:
     """The hash of what the integers depend on, for one prepared model."""
-    settings = [recipe.rounding, *([] if recipe.rounding == "gptq" else [recipe.iterations, recipe.seed])]
+    how = [recipe.weight_scales] if recipe.rounding == "gptq" else [recipe.iterations, recipe.seed]
+    settings = [recipe.rounding, *how]
     widths = {n: p.weight.bits for n, p in lattice.projections.items()}
     return digest(settings, widths, [p.weight.scales for p in lattice.projections.values()])
 
@@ -68,13 +72,13 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
                 found = round_unit(free)
                 store.save(free, found, {n: network.weight(n).bits or 0 for n in free})
             done |= found
-        network.settle(unit, done.integers)
+        network.settle(unit, done.integers, done.scales)
     return done
 
 
 def _rounder(network: Network, recipe: Recipe) -> Callable[[tuple[str, ...]], Rounded]:
     if recipe.rounding == "gptq":
-        return partial(gptq.round_unit, network)
+        return partial(gptq.round_unit, network, by_moments=recipe.weight_scales == "moments")
     return Reconstruction(network, recipe.iterations, recipe.seed).round_unit
 
 

@@ -19,14 +19,18 @@ __all__ = ["Rounded", "Store"]
 
 @dataclass(frozen=True)
 class Rounded:
-    """Integers [C, ...] of projections, and how many columns of each GPTQ had to leave alone."""
+    """Integers [C, ...] of projections, how many columns of each GPTQ had to leave alone, and scales [C]
+    where other ones than the lattice's were found to be better."""
 
     integers: Mapping[str, Tensor] = field(default_factory=dict)
     dead: Mapping[str, int] = field(default_factory=dict)
+    scales: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __or__(self, other: Rounded) -> Rounded:
         """Both."""
-        return Rounded({**self.integers, **other.integers}, {**self.dead, **other.dead})
+        return Rounded(
+            {**self.integers, **other.integers}, {**self.dead, **other.dead}, {**self.scales, **other.scales}
+        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class Store:
         if not mine or set(found.integers) != set(unit):
             return None
         integers = {n: torch.tensor(a.values, dtype=torch.float64) for n, a in found.integers.items()}
-        return Rounded(integers, found.plan["dead"])
+        scales = {n: torch.tensor(s, dtype=torch.float64) for n, s in found.plan["scales"].items()}
+        return Rounded(integers, found.plan["dead"], scales)
 
     def save(self, unit: tuple[str, ...], done: Rounded, bits: dict[str, int]) -> None:
         if self.folder is None:
@@ -63,4 +68,5 @@ class Store:
             ) from why
         arrays = {n: IntegerArray(t.cpu().numpy().astype("int32"), bits[n]) for n, t in done.integers.items()}
         plan: dict[str, Any] = {"identity": self.identity, "unit": unit, "dead": dict(done.dead)}
+        plan["scales"] = {n: s.tolist() for n, s in done.scales.items()}
         write_bundle(self._path(self.folder, unit), plan, arrays, {})
