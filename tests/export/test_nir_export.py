@@ -49,7 +49,8 @@ def test_a_reader_gets_the_dequantized_network(name: str, tmp_path: Path) -> Non
     for node in graph.nodes.values():
         if hasattr(node, "weight") and "q.input_scales" not in node.metadata:
             integers, scales = node.metadata["q.integers"], node.metadata["q.scales"]
-            real = integers * scales.reshape(-1, *[1] * (integers.ndim - 1))
+            norm = node.metadata.get("q.norm", np.ones(len(integers)))
+            real = integers * (scales * norm).reshape(-1, *[1] * (integers.ndim - 1))
             np.testing.assert_allclose(node.weight, real, rtol=1e-6)
     read = ptq4snn.from_nir(tmp_path / "q.nir", dt=DT, reset="subtract", readout="none")
     wanted = ptq4snn.from_nir(original, dt=DT, reset="subtract", readout="none")(x)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ptq4snn.errors import BundleError, PTQ4SNNError
+from ptq4snn.export.nir_form.uniform import make_uniform
 from ptq4snn.export.nir_form.walk import Walk, walk
 from ptq4snn.extras import needed_by
 from ptq4snn.files import check_target, write_whole
@@ -51,6 +52,7 @@ def nir_graph(source: str | Path, dt: float = DT) -> Any:
     last = w.made[w.model.program.outputs[0].value]
     w.nodes["output"] = library.Output(np.array(last.shape))
     w.edges += [(s, "output") for s in last.sources]
+    make_uniform(w)
     meta = {
         BUNDLE: np.frombuffer(Path(source).read_bytes(), dtype=np.uint8), "q.dt": np.array([dt]),
         "q.steps": np.array([w.model.program.steps]),
