@@ -2,8 +2,8 @@
 
     python tests/export/nir_readers.py READER FOLDER
 
-prints one JSON object, network to outcome, for the files that `write_files` put into the folder. Each framework
-has a folder of its own and so a process of its own.
+prints one JSON object, network to outcome, for the files that `write_files` put into the folder. Each
+framework has a folder of its own and so a process of its own.
 """
 
 from __future__ import annotations

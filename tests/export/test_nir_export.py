@@ -123,7 +123,7 @@ def test_pools_over_tiles_are_sums_over_windows(size: int, tmp_path: Path) -> No
 
 def test_what_nir_cannot_say_is_refused_with_its_place(tmp_path: Path) -> None:
     bundle(tmp_path / "q.ptq", Rich(), "fast+w4m4", 2, 6, 6)
-    with pytest.raises(PTQ4SNNError, match="'pool' .* cannot be written as NIR"):
+    with pytest.raises(PTQ4SNNError, match=r"'pool' .* cannot be written as NIR"):
         export.nir(tmp_path / "q.ptq", tmp_path / "q.nir")
     assert not (tmp_path / "q.nir").exists()
 

@@ -1,4 +1,4 @@
-"""The table of docs/deploy.md that says what other frameworks make of exported NIR files is what they make."""
+"""The table of docs/deploy.md on readers of NIR says what other frameworks make of exported files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("nir")
 
-from export.nir_readers import OTHER, READERS, SAME, asked, networks, write_files  # noqa: E402  # needs nir
+from export.nir_readers import OTHER, READERS, SAME, asked, networks, write_files  # needs nir
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
 

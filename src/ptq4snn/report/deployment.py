@@ -43,10 +43,17 @@ def deployment_tables(found: Deployment) -> list[Table]:
     """The same on the page."""
     names = {"c": "C99", "onnx": "ONNX", "nir": "NIR"}
     exports = [
-        [Cell(names.get(w.name, w.name)), Cell("yes" if w.works else "no"), Cell(w.text)] for w in found.exports
+        [Cell(names.get(w.name, w.name)), Cell("yes" if w.works else "no"), Cell(w.text)]
+        for w in found.exports
     ]
     targets = [[Cell(t.name), Cell("yes" if t.works else "no"), Cell(t.text)] for t in found.targets]
     return [
-        Table("What it can be exported to", ("Export", "Possible", "What is to be known"), exports, 3, prose=True),
+        Table(
+            "What it can be exported to",
+            ("Export", "Possible", "What is to be known"),
+            exports,
+            3,
+            prose=True,
+        ),
         Table("Targets that it fits", ("Target", "Fits", "What is broken"), targets, 3, prose=True),
     ]

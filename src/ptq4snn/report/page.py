@@ -11,8 +11,8 @@ from ptq4snn import __version__
 from ptq4snn.extras import needed_by
 from ptq4snn.files import write_whole
 from ptq4snn.report import headline
-from ptq4snn.report.figures.segmentation import KINDS
 from ptq4snn.report.deployment import Deployment
+from ptq4snn.report.figures.segmentation import KINDS
 from ptq4snn.report.finished_run import Run, completed
 from ptq4snn.report.payload import Payload
 from ptq4snn.report.recipe_text import as_python, as_toml
@@ -40,9 +40,7 @@ def write_page(
     write_whole(path, render_page(report, name or own, added, ways))
 
 
-def render_page(
-    report: Report, name: str, added: Sequence[Run] = (), ways: Deployment | None = None
-) -> str:
+def render_page(report: Report, name: str, added: Sequence[Run] = (), ways: Deployment | None = None) -> str:
     with needed_by("a page"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
 

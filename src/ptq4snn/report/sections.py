@@ -123,8 +123,8 @@ def deployment(ways: Deployment, bundle: str) -> Section:
         section.note = "Nowhere else: the model has no integer program."
         return section
     section.lead = (
-        f"ptq4snn export {bundle} --to c, onnx or nir writes it; ptq4snn check {bundle} --target NAME says what "
-        "a target lacks, and which recipe would fit."
+        f"ptq4snn export {bundle} --to c, onnx or nir writes it; ptq4snn check {bundle} --target NAME says "
+        "what is broken, and which recipe would fit."
     )
     section.tables = deployment_tables(ways)
     return section

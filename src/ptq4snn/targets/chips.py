@@ -27,9 +27,9 @@ XYLO = Target(  # Rockpool 3.1, devices/xylo: the mapper of SYNS61201 and its de
     inputs=16,
     hidden_neurons=1000,
     output_neurons=8,
-    note="by Rockpool's mapper and design rules of Xylo v2 (SYNS61201); not checked: fan-in, widths of thresholds "
-    "and biases, that there are two layers of neurons and the last is not recurrent, where the chip saturates "
-    "inside a step",
+    note="by Rockpool's mapper and design rules of Xylo v2 (SYNS61201); not checked: fan-in, widths of "
+    "thresholds and biases, that there are two layers of neurons and the last is not recurrent, where the "
+    "chip saturates inside a step",
 )
 CHIPS: dict[str, Target] = {
     "xylo": XYLO,
@@ -38,9 +38,11 @@ CHIPS: dict[str, Target] = {
         name="XyloAudio 3",
         hidden_neurons=992,
         output_neurons=32,
-        note=XYLO.note.replace("Xylo v2 (SYNS61201)", "XyloAudio 3 (SYNS65302), which warn of more than 16 outputs"),
+        note=XYLO.note.replace(
+            "Xylo v2 (SYNS61201)", "XyloAudio 3 (SYNS65302), which warn of more than 16 outputs"
+        ),
     ),
-    "speck": Target(  # sinabs 3.1, backend/dynapcnn: chips/dynapcnn.py, dynapcnn_layer.py; validate_memory_speck.py
+    "speck": Target(  # sinabs 3.1: backend/dynapcnn/chips/dynapcnn.py, validate_memory_speck.py
         "Speck",
         weight_bits=(1, 8),
         state_bits=(1, 16),
@@ -54,9 +56,9 @@ CHIPS: dict[str, Target] = {
         strides=(1, 2, 4, 8),
         cores=CORES,
         padded=True,
-        note="by what sinabs checks before it maps a network; not checked: biases (1,024 a core), kernels that are no "
-        "squares, windows of pools (1, 2 or 4, as large as their stride), two readers of a layer at most, rates of "
-        "events",
+        note="by what sinabs checks before it maps a network; not checked: biases (1,024 a core), kernels "
+        "that are no squares, windows of pools (1, 2 or 4, as large as their stride), two readers of a layer "
+        "at most, rates of events",
     ),
     "loihi2": Target(
         "Loihi 2",
@@ -73,7 +75,8 @@ CHIPS: dict[str, Target] = {
         weight_bits=(1, 8),
         without=("stream", "attention", "max-pool"),
         nir=True,
-        note="by way of NIR, which is tried; not checked: the state's width, resets, memory and neurons of a core",
+        note="by way of NIR, which is tried; not checked: the state's width, resets, memory and neurons of a "
+        "core",
     ),
     "hls4ml": Target(
         "hls4ml",
@@ -91,7 +94,13 @@ CHIPS: dict[str, Target] = {
         note="not checked: leaks, resets, kinds of neurons, what the FPGA holds",
     ),
 }
-_SAME = {"dynapcnn": "speck", "xyloaudio3": "xylo-audio3", "loihi": "loihi2", "loihi-2": "loihi2", "spiker": "spiker+"}
+_SAME = {
+    "dynapcnn": "speck",
+    "xyloaudio3": "xylo-audio3",
+    "loihi": "loihi2",
+    "loihi-2": "loihi2",
+    "spiker": "spiker+",
+}
 
 
 def chip(name: str) -> Target:

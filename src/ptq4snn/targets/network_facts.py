@@ -98,9 +98,7 @@ def _layer(plan: Plan, model: Model, op: ops.Project) -> Layer:
     )  # fmt: skip
 
 
-def padded_memory(
-    inputs: int, outputs: int, kernel: Sequence[int], sides: Sequence[int]
-) -> tuple[int, int]:
+def padded_memory(inputs: int, outputs: int, kernel: Sequence[int], sides: Sequence[int]) -> tuple[int, int]:
     """Weights c 2^(ceil log2 k + ceil log2 f) and neurons f 2^(ceil log2 h + ceil log2 w), as on DynapCNN."""
     weights = inputs * _power(prod(kernel)) * _power(outputs)
     return weights, outputs * prod(_power(n) for n in sides)

@@ -1,7 +1,7 @@
 """The same network with thresholds and gains of 1, where the weights in front of a neuron can hold them.
 
-A neuron that is charged by gain x and fires above theta is, with v / theta for its state, one that is charged by
-(gain / theta) x and fires above 1. Several readers of NIR take one threshold for a layer only, or no gain.
+A neuron that is charged by gain x and fires above theta is, with v / theta for its state, one that is charged
+by (gain / theta) x and fires above 1. Several readers of NIR take one threshold for a layer only, or no gain.
 
     IF, LIF, I, LI   r = 1
     CubaLIF          r = tau_mem / dt, w_in = tau_syn / dt
@@ -70,7 +70,11 @@ def _plain(w: Walk, node: Any, theta: Array) -> Any:
     lib, meta, one = w.library, node.metadata, np.ones_like(node.r)
     zero = np.zeros_like(one)
     if isinstance(node, (lib.I, lib.LI)):
-        return lib.I(one, metadata=meta) if isinstance(node, lib.I) else lib.LI(node.tau, one, zero, metadata=meta)
+        return (
+            lib.I(one, metadata=meta)
+            if isinstance(node, lib.I)
+            else lib.LI(node.tau, one, zero, metadata=meta)
+        )
     meta["q.worth"] = theta
     if isinstance(node, lib.IF):
         return lib.IF(one, one, v_reset=zero, metadata=meta)

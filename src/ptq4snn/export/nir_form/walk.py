@@ -111,9 +111,7 @@ def _pool(w: Walk, op: ops.Pool) -> None:
         numbers = tile, tile, (0, 0)
         size = tuple(n // k for n, k in zip(source.shape[1:], tile, strict=True))
     node = w.library.SumPool2d(*(np.array(a) for a in numbers))
-    w.made[op.output] = replace(
-        source, sources=(w.node(op, node, source),), shape=(source.shape[0], *size)
-    )
+    w.made[op.output] = replace(source, sources=(w.node(op, node, source),), shape=(source.shape[0], *size))
 
 
 def _tile(op: ops.Pool, size: tuple[int, ...], count: int) -> tuple[int, int] | None:
@@ -124,7 +122,11 @@ def _tile(op: ops.Pool, size: tuple[int, ...], count: int) -> tuple[int, int] | 
     for h in (h for h in range(1, height + 1) if height % h == 0):
         for k in (k for k in range(1, width + 1) if width % k == 0):
             tiles = at.reshape(height // h, h, width // k, k).transpose(0, 2, 1, 3).reshape(-1, h * k)
-            if len(tiles) == count and tiles.size == taps.size and np.array_equal(np.sort(taps.reshape(tiles.shape), 1), tiles):
+            if (
+                len(tiles) == count
+                and tiles.size == taps.size
+                and np.array_equal(np.sort(taps.reshape(tiles.shape), 1), tiles)
+            ):
                 return h, k
     return None
 
