@@ -2,7 +2,8 @@
 
     python scripts/make_nir_table.py
 
-PTQ4SNN_NIRTORCH, PTQ4SNN_NORSE, PTQ4SNN_SINABS and PTQ4SNN_SPIKINGJELLY_200 name their folders. The networks and the readers are those of tests/export/nir_readers.py; a test compares.
+PTQ4SNN_NIRTORCH, PTQ4SNN_NORSE, PTQ4SNN_SINABS and PTQ4SNN_SPIKINGJELLY_200 name their folders. The networks
+and the readers are those of tests/export/nir_readers.py; a test compares.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ framework has a folder of its own and so a process of its own.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import logging
@@ -68,15 +69,16 @@ def networks() -> dict[str, tuple[Callable[[], Any], str, float]]:
     from interchange.test_nir import feed_forward, recurrent
 
     kinds = _neurons(nir)
+    flat = {name: functools.partial(feed_forward, neuron) for name, neuron in kinds.items()}
     found: dict[str, tuple[Callable[[], Any], str, float]] = {}
-    for name, neuron in kinds.items():
-        found[f"{name}, fully connected"] = (lambda n=neuron: feed_forward(n)), "zero", DT
-    found["IF, fully connected, `--dt 1`"] = (lambda: feed_forward(kinds["IF"])), "zero", 1.0
-    found["LIF, fully connected, reset by subtraction"] = (lambda: feed_forward(kinds["LIF"])), "subtract", DT
-    found["LIF, convolutional"] = (lambda: _image(nir, kinds["LIF"], False)), "zero", DT
-    found["IF, convolutional, pooled"] = (lambda: _image(nir, kinds["IF"], True)), "zero", DT
+    for name, make in flat.items():
+        found[f"{name}, fully connected"] = make, "zero", DT
+    found["IF, fully connected, `--dt 1`"] = flat["IF"], "zero", 1.0
+    found["LIF, fully connected, reset by subtraction"] = flat["LIF"], "subtract", DT
+    found["LIF, convolutional"] = functools.partial(_image, nir, kinds["LIF"], False), "zero", DT
+    found["IF, convolutional, pooled"] = functools.partial(_image, nir, kinds["IF"], True), "zero", DT
     for name in ("LIF", "CubaLIF"):
-        found[f"{name}, recurrent"] = (lambda n=kinds[name]: recurrent(n)), "zero", DT
+        found[f"{name}, recurrent"] = functools.partial(recurrent, kinds[name]), "zero", DT
     return found
 
 

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.export.nir_form.naming import printable
 from ptq4snn.export.nir_form.neurons import Wave, neuron_node
 from ptq4snn.export.nir_form.projections import projection_node
+from ptq4snn.files import short
 from ptq4snn.network import program as ops
 from ptq4snn.network.index import window_taps
 from ptq4snn.network.plan import Plan
@@ -51,12 +53,12 @@ class Walk:
     currents: dict[int, Wave] = field(default_factory=dict)  # synaptic currents that no membrane has read yet
 
     def refuse(self, op: ops.Operation, why: str) -> PTQ4SNNError:
-        return PTQ4SNNError(f"'{op.name}' ({op.kind}) cannot be written as NIR: {why}")
+        return PTQ4SNNError(f"'{short(printable(op.name))}' ({op.kind}) cannot be written as NIR: {why}")
 
     def node(self, op: ops.Operation, node: Any, source: Made) -> str:
         """A new node behind what is summed at its input."""
         name = f"n{len(self.nodes)}"
-        node.metadata = {**(node.metadata or {}), "q.name": op.name}
+        node.metadata = {**(node.metadata or {}), "q.name": printable(op.name)}
         self.nodes[name] = node
         self.edges += [(s, name) for s in source.sources]
         if source.late is not None:
