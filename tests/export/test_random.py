@@ -127,7 +127,8 @@ def test_weights_from_a_file_beside_it(tmp_path: Path) -> None:
     words = np.frombuffer(one.source.files["m3.bin"], "<u4")
     text = ", ".join(f"0x{w:08x}U" for w in words.tolist())
     (tmp_path / "w.c").write_text(
-        f"#include <stdint.h>\nextern const uint32_t m3_weights[];\nconst uint32_t m3_weights[] = {{{text}}};\n"
+        "#include <stdint.h>\nextern const uint32_t m3_weights[];\n"
+        f"const uint32_t m3_weights[] = {{{text}}};\n"
     )
     run(["gcc", "-c", "w.c"], tmp_path)
     compare([one], results(build([one], tmp_path, "gcc", ["-O1", "-Wl,w.o"]), [one]))
