@@ -17,6 +17,9 @@ ROCKPOOL := .fw/rockpool
 # what all readers of NIR import; Rockpool wants an older one
 NIRTORCH := .fw/nirtorch
 export PTQ4SNN_NIRTORCH := $(CURDIR)/$(NIRTORCH)
+# readers of QONNX
+QONNX  := .fw/qonnx
+export PTQ4SNN_QONNX := $(CURDIR)/$(QONNX)
 export PTQ4SNN_NORSE := $(CURDIR)/$(NORSE)
 export PTQ4SNN_ROCKPOOL := $(CURDIR)/$(ROCKPOOL)
 export PTQ4SNN_SINABS := $(CURDIR)/$(SINABS)
@@ -83,6 +86,8 @@ $(VENV)/.frameworks: $(VENV)/.dev
 	$(PIP) --no-deps --target $(SINABS) sinabs pbr
 	$(PIP) --no-deps --target $(ROCKPOOL) rockpool nirtorch==2.0.5 scipy
 	$(PIP) --no-deps --target $(NIRTORCH) nirtorch==2.6
+	$(PIP) --no-deps --target $(QONNX) qonnx toposort bitstring bitarray tibs sigtools clize od attrs docutils \
+	  onnxscript onnx_ir importlib-metadata zipp hls4ml pydigitalwavetools quantizers pyyaml
 	$(PIP) --no-deps --target .fw/build setuptools-scm vcs-versioning
 	PYTHONPATH=$(CURDIR)/.fw/build $(PIP) --no-deps --no-build-isolation --target $(NORSE) norse
 	$(PIP) --no-deps --target $(SJ14) spikingjelly==0.0.0.0.14

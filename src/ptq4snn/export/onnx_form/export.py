@@ -22,6 +22,7 @@ from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.export.onnx_form.graph import CODES, Name, Nodes, Pool
 from ptq4snn.export.onnx_form.operations import write
 from ptq4snn.export.onnx_form.outputs import decoded
+from ptq4snn.export.onnx_form.qonnx import qonnx_model
 from ptq4snn.export.onnx_form.values import Step
 from ptq4snn.extras import needed_by
 from ptq4snn.files import check_target, write_whole
@@ -42,16 +43,24 @@ BATCH, STEPS = "batch", "steps"
 
 
 def onnx(
-    source: str | Path | Model, out: str | Path, *, form: str = "step", steps: int | None = None
+    source: str | Path | Model,
+    out: str | Path,
+    *,
+    form: str = "step",
+    steps: int | None = None,
+    qonnx: bool = False,
 ) -> None:
     """Write a bundle as an ONNX model.
 
     form: "step" (state in, state out), "scan" (the sequence, by a Scan) or "unrolled" (its steps one by one).
     steps: of the sequence; the T of calibration.
+    qonnx: a step of a plain chain of layers with the Quant nodes of QONNX, for readers that build hardware.
     """
     model = source if isinstance(source, Model) else load_model_file(source)
     check_target(Path(out))
-    made = onnx_model(model, form, steps)
+    if qonnx and (form != "step" or steps is not None):
+        raise PTQ4SNNError("QONNX is written of one step: leave out the form and the number of steps")
+    made = qonnx_model(model) if qonnx else onnx_model(model, form, steps)
     write_whole(Path(out), made.SerializeToString())
 
 
