@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
-from runtime import machine
 from runtime_parts.floats import inference
+from runtime_parts.machine import machine
 from runtime_parts.timing import interleave, summary
 from torch import Tensor
 
@@ -52,6 +52,10 @@ def session(made: Any) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
     return onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def whole(run: Any, x: Tensor) -> Any:
+    return run.run(None, {"x": x.numpy()})[0]
 
 
 def stepped(run: Any, steps: int) -> Callable[[Any], Any]:
@@ -85,7 +89,7 @@ def contenders(name: str, folder: Path) -> dict[str, Callable[[Tensor], Any]]:
         "runtime": lambda x: runtime(x.numpy()),
     }
     for form, run in runs.items():
-        out[form] = lambda x, run=run: run.run(None, {"x": x.numpy()})[0]
+        out[form] = partial(whole, run)
     out["step"] = lambda x: by_step(x.numpy())
     return out
 

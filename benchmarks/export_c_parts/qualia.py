@@ -35,7 +35,7 @@ def qualia_source(weights: dict[str, Any], folder: Path) -> str | None:
     if not all(place and Path(place).is_dir() for place in places):
         return None
     given, out = folder / "weights.npz", folder / "qualia.c"
-    np.savez(given, **weights)  # type: ignore[arg-type]
+    np.savez(given, **weights)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])}
     subprocess.run([sys.executable, __file__, str(given), str(out)], env=env, check=True, capture_output=True)
     return out.read_text(encoding="utf-8")

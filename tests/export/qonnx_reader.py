@@ -65,7 +65,8 @@ def main() -> None:
         calls = [list(row) for row in zip(*(kept[str(i)] for i in range(len(kept.files))), strict=True)]
     found = (by_qonnx if who == "qonnx" else by_hls4ml)(file, calls)
     flat = [[np.asarray(y, np.float32).reshape(-1) for y in outputs] for outputs in found]
-    np.savez(out, **{str(i): np.stack([outputs[i] for outputs in flat]) for i in range(len(flat[0]))})
+    stacked: Any = {str(i): np.stack([outputs[i] for outputs in flat]) for i in range(len(flat[0]))}
+    np.savez(out, **stacked)
 
 
 if __name__ == "__main__":

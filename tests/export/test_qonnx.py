@@ -39,7 +39,7 @@ DOMAIN = "qonnx.custom_op.general"
 STEPS = 4
 
 
-class Quant(OpRun):  # type: ignore[misc]
+class Quant(OpRun):
     """As the specification has it: scale, zero point, clamp, round, and back."""
 
     op_domain = DOMAIN
@@ -50,7 +50,7 @@ class Quant(OpRun):  # type: ignore[misc]
         return (((np.rint(np.clip(x / scale + zero, low, high)) - zero) * scale).astype(np.float32),)
 
 
-class BipolarQuant(OpRun):  # type: ignore[misc]
+class BipolarQuant(OpRun):
     op_domain = DOMAIN
 
     def _run(self, x: Any, scale: Any) -> tuple[Any]:
@@ -148,7 +148,7 @@ def compared(written: tuple[str, Path, Model], run: Runs, named: bool = True) ->
 
 def test_by_the_specification(written: tuple[str, Path, Model]) -> None:
     run = ReferenceEvaluator(str(written[1]), new_ops=[Quant, BipolarQuant])
-    compared(written, lambda calls: [run.run(None, given) for given in calls])
+    compared(written, lambda calls: [list(run.run(None, given)) for given in calls])
 
 
 def other(who: str, file: Path) -> Runs:

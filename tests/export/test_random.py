@@ -108,7 +108,7 @@ def measured_densities(model: Model, x: Any) -> dict[str, float]:
     program = model.program
     layers = [op for op in program.operations if isinstance(op, Project)]
     read = sorted({op.inputs[0] for op in layers})
-    axes = (program.input.batch_axis,)
+    axes: tuple[int, ...] = (program.input.batch_axis,)
     if program.input.time_axis is not None:
         axes = (program.input.time_axis, *axes)
     frames = np.moveaxis(x, axes, tuple(range(len(axes))))

@@ -67,9 +67,9 @@ CHIPS: dict[str, Target] = {
         leak="12-bit",
         resets=("hard",),
         comparator=">",
-        note="by Lava's bit-accurate LIF, which is archived; not checked: thresholds (17 bits, shifted by 6), "
-        "that its leak is rounded towards zero and ours to even, memory and neurons of a core, fan-in, what other "
-        "programs of neurons can do",
+        note="by Lava's bit-accurate LIF, which is archived; not checked: thresholds (17 bits, shifted by "
+        "6), that its leak is rounded towards zero and ours to even, memory and neurons of a core, fan-in, "
+        "what other programs of neurons can do",
     ),
     "spinnaker2": Target(
         "SpiNNaker2",
