@@ -121,10 +121,11 @@ def table(results: dict[str, Any]) -> list[str]:
         for name in LABELS:
             c = row["contenders"][name]
             speed = "" if name == "float" else f", {c['speedup']:.1f}x"
-            cells.append(f"{c['ms_per_image']:.2f} ms{speed}")
+            cells.append(f"{c['ms_least']:.2f} ms{speed}")
         lines.append(f"| `{row['model']}` | {row['batch']} | " + " | ".join(cells) + " |")
     made = results["machine"]
-    note = f"ms an image and times as fast as float; {made['processor']}, one thread, onnxruntime "
+    note = "least ms an image, and the median over the rounds of how many times as fast as float; the machine was "
+    note += f"busy with other work. {made['processor']}, one thread, onnxruntime "
     return [*lines, "", f"({note}{results['onnxruntime']}, torch {made['torch']}, {results['date']}.)"]
 
 
