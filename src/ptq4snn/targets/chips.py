@@ -84,7 +84,8 @@ CHIPS: dict[str, Target] = {
         dense=True,
         without=("recurrence", "residual", "stream", "attention", "synapse"),
         note="weights and states are fixed point of any width; not checked: resets, what the FPGA holds; "
-        "release 1.3.0 does not take snnTorch's Leaky yet, the main branch of June 2026 does",
+        "release 1.3.0 does not take snnTorch's Leaky yet (the main branch of June 2026 does), but what "
+        "`export --to onnx --qonnx` writes of fully connected layers",
     ),
     "spiker+": Target(
         "Spiker+",
