@@ -124,8 +124,8 @@ def table(results: dict[str, Any]) -> list[str]:
             cells.append(f"{c['ms_least']:.2f} ms{speed}")
         lines.append(f"| `{row['model']}` | {row['batch']} | " + " | ".join(cells) + " |")
     made = results["machine"]
-    note = "least ms an image, and the median over the rounds of how many times as fast as float; the machine "
-    note += f"was busy with other work. {made['processor']}, one thread, onnxruntime "
+    note = "least ms an image, and the median over the rounds of how many times as fast as float; the "
+    note += f"machine was busy with other work. {made['processor']}, one thread, onnxruntime "
     return [*lines, "", f"({note}{results['onnxruntime']}, torch {made['torch']}, {results['date']}.)"]
 
 
