@@ -19,8 +19,8 @@ STEPS = {"vgg4-16-nmnist-slow": 3, "sdt-fpn-16-camvid": 2}  # fewer than the net
 
 
 @pytest.fixture(scope="module")
-def default(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return trained_model("default", tmp_path_factory.mktemp("default"))
+def default() -> Model:
+    return trained_model("default")
 
 
 def test_the_default_on_this_machine(default: Model, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_every_other_trained_network(name: str, tmp_path: Path) -> None:
         pytest.skip("there is no gcc here")
     if TRAINED[name].weights() is None:
         pytest.skip(f"the weights of {name} are not here")
-    model = trained_model(name, tmp_path)
+    model = trained_model(name)
     x, steps = inputs(name, 1, 1).numpy(), STEPS.get(name, TRAINED[name].steps)
     cases = [case(model, "net", x, steps)]
     compare(cases, results(build(cases, tmp_path, "gcc", ["-O1"]), cases))

@@ -95,9 +95,9 @@ def test_the_networks_are_of_those_kinds() -> None:
 @pytest.mark.skipif(not FULL, reason="PTQ4SNN_FULL=1 runs the trained networks")
 @pytest.mark.parametrize("form", ["scan", "unrolled"])
 @pytest.mark.parametrize("name", TRAINED)
-def test_trained_networks_in_onnxruntime(name: str, form: str, tmp_path: Path) -> None:
+def test_trained_networks_in_onnxruntime(name: str, form: str) -> None:
     if TRAINED[name].weights() is None:
         pytest.skip(f"the weights of {name} are not here")
-    model, x = trained_model(name, tmp_path), inputs(name, 1, 1).numpy()
+    model, x = trained_model(name), inputs(name, 1, 1).numpy()
     found = session(onnx_model(model, form)).run(None, {"x": batch_first(model, x)})
     same(found, wanted(model, Runtime(model)(x)))

@@ -83,7 +83,7 @@ def test_without_a_leak_and_with_wide_states_nothing_differs(tmp_path: Path) -> 
 
 def test_the_embedded_default(tmp_path: Path) -> None:
     """Shortcuts, strides, a mean over the image, an input of 8-bit levels: real states decide alike."""
-    path, x = trained_bundle("default", tmp_path), inputs("default", 48, 1)
+    path, x = trained_bundle("default"), inputs("default", 48, 1)
     export.nir(path, tmp_path / "q.nir")
     read = ptq4snn.from_nir(tmp_path / "q.nir", dt=1e-4, reset="zero")
     with torch.no_grad():

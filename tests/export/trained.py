@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from pathlib import Path
 
 import torch
@@ -28,9 +30,15 @@ def inputs(name: str, count: int, seed: int = 0) -> Tensor:
     return images if shape[1:] == images.shape[2:] else F.interpolate(images, size=shape[1:])
 
 
-def trained_bundle(name: str, folder: Path) -> Path:
-    """Quantized with a handful of samples: what it computes is to be compared, not how well."""
-    path = folder / f"{name}.ptq"
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+@functools.cache
+def trained_bundle(name: str) -> Path:
+    """Quantized once, with a handful of samples: what it computes is to be compared, not how well."""
+    path = Path(_folder().name) / f"{name}.ptq"
     few = 4 if name == "sdt-fpn-16-camvid" else 16
     q = ptq4snn.quantize(
         TRAINED[name].load(), inputs(name, few), RECIPE, progress=False, holdout=few // 2, calibration=few
@@ -39,5 +47,5 @@ def trained_bundle(name: str, folder: Path) -> Path:
     return path
 
 
-def trained_model(name: str, folder: Path) -> Model:
-    return load_model_file(trained_bundle(name, folder))
+def trained_model(name: str) -> Model:
+    return load_model_file(trained_bundle(name))
