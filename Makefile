@@ -14,6 +14,12 @@ SJ20   := .sj/200
 NORSE  := .fw/norse
 SINABS := .fw/sinabs
 ROCKPOOL := .fw/rockpool
+# what all readers of NIR import; Rockpool wants an older one
+NIRTORCH := .fw/nirtorch
+export PTQ4SNN_NIRTORCH := $(CURDIR)/$(NIRTORCH)
+# readers of QONNX
+QONNX  := .fw/qonnx
+export PTQ4SNN_QONNX := $(CURDIR)/$(QONNX)
 export PTQ4SNN_NORSE := $(CURDIR)/$(NORSE)
 export PTQ4SNN_ROCKPOOL := $(CURDIR)/$(ROCKPOOL)
 export PTQ4SNN_SINABS := $(CURDIR)/$(SINABS)
@@ -79,12 +85,15 @@ $(VENV)/.frameworks: $(VENV)/.dev
 	$(PIP) --no-deps snntorch
 	$(PIP) --no-deps --target $(SINABS) sinabs pbr
 	$(PIP) --no-deps --target $(ROCKPOOL) rockpool nirtorch==2.0.5 scipy
+	$(PIP) --no-deps --target $(NIRTORCH) nirtorch==2.6
 	$(PIP) --no-deps --target .fw/build setuptools-scm vcs-versioning
 	PYTHONPATH=$(CURDIR)/.fw/build $(PIP) --no-deps --no-build-isolation --target $(NORSE) norse
 	$(PIP) --no-deps --target $(SJ14) spikingjelly==0.0.0.0.14
 	@if $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
-	  $(PIP) --no-deps --target $(SJ20) spikingjelly==2.0.0 loguru; \
-	else echo "SpikingJelly 2.0.0 needs Python 3.11: its tests are skipped"; fi
+	  $(PIP) --no-deps --target $(SJ20) spikingjelly==2.0.0 loguru && \
+	  $(PIP) --no-deps --target $(QONNX) qonnx toposort bitstring bitarray tibs sigtools clize od attrs docutils \
+	    onnxscript onnx_ir importlib-metadata zipp hls4ml pydigitalwavetools quantizers pyyaml; \
+	else echo "SpikingJelly 2.0.0 and readers of QONNX need Python 3.11: their tests are skipped"; fi
 	touch $@
 
 clean:

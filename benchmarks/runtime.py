@@ -17,7 +17,6 @@ import argparse
 import hashlib
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -27,6 +26,7 @@ from typing import Any
 import torch
 from runtime_parts import page, parts
 from runtime_parts.cases import MAIN, Case, Ready, ready, synthetic, trained
+from runtime_parts.machine import machine
 
 from ptq4snn import runtime
 from ptq4snn.experiments.compare import today
@@ -109,16 +109,6 @@ def collect(a: argparse.Namespace, places: dict[str, str]) -> dict[str, Any]:
             page.tell(name, stored["result"])
         results[name] = stored["result"]
     return results
-
-
-def machine() -> dict[str, Any]:
-    """What the figures are of, in words."""
-    names = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        if line.startswith("model name")
-    ]
-    return {"processor": names[0] if names else platform.processor(), "torch": torch.__version__}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from targets.nets import Rich, bundle
 
 from ptq4snn import extras
 from ptq4snn.export.c99.export import generate
+from ptq4snn.report.deployment import deployment_lines
 from ptq4snn.targets.ways_out import ways_out
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -105,7 +107,7 @@ def test_the_summary_names_ways_out_and_targets(cli: Cli, made: Made, tmp_path: 
     figures = generate(made.bundle, "m").figures
     assert lines["c"] == f"  c     yes: about {figures.flash:,} bytes of flash, {figures.ram:,} of RAM"
     assert lines["fits"] == "fits   Loihi 2, SpiNNaker2"
-    assert lines["not"] == "not    Xylo, Speck, hls4ml, Spiker+"
+    assert lines["not"] == "not    Xylo, XyloAudio 3, Speck, hls4ml, Spiker+"
     for way, module in (("onnx", "onnx"), ("nir", "nir")):
         yes = extras.is_there(module)
         assert lines[way] == f"  {way:<5} yes" if yes else f'pip install "ptq4snn[{way}]"' in lines[way]
@@ -114,10 +116,29 @@ def test_the_summary_names_ways_out_and_targets(cli: Cli, made: Made, tmp_path: 
 
 def test_what_no_exporter_takes(tmp_path: Path) -> None:
     """Attention and a maximum are nothing for NIR; the reason stands beside it."""
-    lines = ways_out(bundle(tmp_path / "m.ptq", Rich(), "fast+w4m4", 2, 6, 6))
-    assert any(line.startswith("  nir   no: ") for line in lines)
+    found = ways_out(bundle(tmp_path / "m.ptq", Rich(), "fast+w4m4", 2, 6, 6))
+    assert found is not None
+    nir = next(way for way in found.exports if way.name == "nir")
+    assert not nir.works and "nir" in nir.text.lower()
+    assert any(line.startswith("  nir   no: ") for line in deployment_lines(found, "m.ptq"))
     (tmp_path / "x.ptq").write_bytes(b"x")
-    assert ways_out(tmp_path / "x.ptq") == []
+    assert ways_out(tmp_path / "x.ptq") is None
+
+
+def test_the_page_names_ways_out_and_targets(cli: Cli, made: Made, tmp_path: Path) -> None:
+    """Made anew beside the bundle, and without it where it is not there."""
+    page = tmp_path / "page.html"
+    assert cli("report", str(made.bundle), "--out", str(page))[0] == 0
+    text = page.read_text(encoding="utf-8")
+    section = text[text.index('<section id="deploy"') :].split("</section>")[0]
+    figures = generate(made.bundle, "m").figures
+    assert f"about {figures.flash:,} bytes of flash" in section and '<a href="#deploy">' in text
+    rows = dict(re.findall(r"<th scope=\"row\">([^<]+)</th>\s*<td>(yes|no)</td>", section))
+    assert rows.items() >= {"C99": "yes", "Loihi 2": "yes", "SpiNNaker2": "yes", "Xylo": "no"}.items()
+    alone = tmp_path / "m.ptq.report.json"
+    alone.write_bytes(Path(f"{made.bundle}.report.json").read_bytes())
+    assert cli("report", str(alone))[0] == 0
+    assert 'id="deploy"' not in (tmp_path / "m.ptq.report.html").read_text(encoding="utf-8")
 
 
 def test_it_needs_no_torch(made: Made) -> None:

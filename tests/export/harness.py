@@ -248,6 +248,13 @@ def build(
     return folder / "program"
 
 
+def has_sanitizers(compiler: str, folder: Path) -> bool:
+    """Whether the compiler can link them: some distributions have their libraries in another package."""
+    (folder / "empty.c").write_text("int main(void) { return 0; }\n")
+    command = [compiler, *SANITIZED, "empty.c", "-o", "empty"]
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
+
+
 def results(program: Path, cases: Sequence[Case], emulator: Sequence[str] = ()) -> bytes:
     """What the program writes."""
     folder = program.parent

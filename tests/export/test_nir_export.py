@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from export.trained import inputs, trained_bundle
 from interchange.test_nir import DT, GRAPHS, recurrent, samples
+from targets.nets import Rich, bundle, lively
 
 import ptq4snn
 from ptq4snn import export
 from ptq4snn.errors import BundleError, PTQ4SNNError
+from ptq4snn.models.neuron import LIF
 
 nir = pytest.importorskip("nir")
 
@@ -49,7 +52,8 @@ def test_a_reader_gets_the_dequantized_network(name: str, tmp_path: Path) -> Non
     for node in graph.nodes.values():
         if hasattr(node, "weight") and "q.input_scales" not in node.metadata:
             integers, scales = node.metadata["q.integers"], node.metadata["q.scales"]
-            real = integers * scales.reshape(-1, *[1] * (integers.ndim - 1))
+            norm = node.metadata.get("q.norm", np.ones(len(integers)))
+            real = integers * (scales * norm).reshape(-1, *[1] * (integers.ndim - 1))
             np.testing.assert_allclose(node.weight, real, rtol=1e-6)
     read = ptq4snn.from_nir(tmp_path / "q.nir", dt=DT, reset="subtract", readout="none")
     wanted = ptq4snn.from_nir(original, dt=DT, reset="subtract", readout="none")(x)
@@ -76,16 +80,51 @@ def test_without_a_leak_and_with_wide_states_nothing_differs(tmp_path: Path) -> 
     assert torch.equal(read(x.double()).float(), q(x))
 
 
-def test_what_nir_cannot_say_is_refused_with_its_place(tmp_path: Path) -> None:
-    from ptq4snn.data.cifar import normalize
-    from ptq4snn.data.sample import default_sample
-    from ptq4snn.models.zoo import load_default
+def test_the_embedded_default(tmp_path: Path) -> None:
+    """Shortcuts, strides, a mean over the image, an input of 8-bit levels: real states decide alike."""
+    path, x = trained_bundle("default"), inputs("default", 48, 1)
+    export.nir(path, tmp_path / "q.nir")
+    read = ptq4snn.from_nir(tmp_path / "q.nir", dt=1e-4, reset="zero")
+    with torch.no_grad():
+        found = read(torch.stack([x] * 4, 1)).argmax(1).numpy()
+    wanted = np.asarray(ptq4snn.runtime.load(path)(x.numpy())).argmax(1)
+    assert (found == wanted).mean() > 0.8
 
-    q = ptq4snn.quantize(
-        load_default(), normalize(default_sample()[0][:32]), "nearest+uniform+w4m4", holdout=16
-    )
-    q.save(tmp_path / "q.ptq")
-    with pytest.raises(PTQ4SNNError, match="cannot be written as NIR"):
+
+@pytest.mark.parametrize("size", [4, 6])
+def test_pools_over_tiles_are_sums_over_windows(size: int, tmp_path: Path) -> None:
+    """Adaptive pools, to one number and to several."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.n1 = torch.nn.Conv2d(1, 4, 3, padding=1), LIF(v_threshold=0.3)
+            self.pool, self.last = torch.nn.AdaptiveAvgPool2d((2, 2)), torch.nn.AdaptiveAvgPool2d((1, 1))
+            self.deep, self.n2 = torch.nn.Conv2d(4, 4, 1), LIF(v_threshold=0.1)
+            self.head = torch.nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.n1(torch.stack([self.conv(x)] * 3))
+            y = self.n2(torch.stack([self.deep(self.pool(z)) for z in y]))
+            return torch.stack([self.head(self.last(z).flatten(1)) for z in y]).mean(0)
+
+    net = lively(Net())
+    x = torch.rand(24, 1, size, size, generator=torch.Generator().manual_seed(0)) * 3
+    ptq4snn.quantize(net, x, "nearest+uniform+w8m8", holdout=8).save(tmp_path / "q.ptq")
+    export.nir(tmp_path / "q.ptq", tmp_path / "q.nir", dt=DT)
+    graph = nir.read(tmp_path / "q.nir", type_check=False)
+    kernels = [tuple(n.kernel_size) for n in graph.nodes.values() if isinstance(n, nir.SumPool2d)]
+    assert kernels == [(size // 2, size // 2), (2, 2)]
+    read = ptq4snn.from_nir(tmp_path / "q.nir", dt=DT, reset="zero")
+    with torch.no_grad():
+        found, wanted = read(torch.stack([x] * 3, 1)) / 3, net(x)
+    assert wanted.std(0).min() > 0
+    assert torch.corrcoef(torch.stack([found.flatten(), wanted.flatten()]))[0, 1] > 0.95
+
+
+def test_what_nir_cannot_say_is_refused_with_its_place(tmp_path: Path) -> None:
+    bundle(tmp_path / "q.ptq", Rich(), "fast+w4m4", 2, 6, 6)
+    with pytest.raises(PTQ4SNNError, match=r"'pool' .* cannot be written as NIR"):
         export.nir(tmp_path / "q.ptq", tmp_path / "q.nir")
     assert not (tmp_path / "q.nir").exists()
 

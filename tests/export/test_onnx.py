@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from export.trained import inputs, trained_bundle
 from hypothesis import assume, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from runtime.programs import models, random_input, random_model
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.network.program import Delay, Neuron, TimeSum
 from ptq4snn.runtime.engine import Runtime, is_causal
+from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import State
@@ -162,21 +164,31 @@ def test_a_file(tmp_path: Path) -> None:
     assert not (tmp_path / "n.onnx").exists()
 
 
+@pytest.mark.parametrize("steps", [0, -1, True, 2**63, 1.5, "4"])
+def test_a_number_of_steps_that_cannot_be(steps: Any) -> None:
+    model = next(m for m in (random_model(s, 4) for s in range(20)) if is_causal(m.program))
+    with pytest.raises(PTQ4SNNError, match="give a whole number from 1 to"):
+        onnx_model(model, "scan", steps)
+
+
+def test_sizes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is written out, and of all numbers."""
+    models = (random_model(s, 4) for s in range(50))
+    model = next(m for m in models if is_causal(m.program) and m.bounds.steps > 20_000)
+    with pytest.raises(PTQ4SNNError, match="take the form scan"):
+        onnx_model(model, "unrolled", 20_000)
+    monkeypatch.setattr("ptq4snn.export.onnx_form.graph.MAX_BYTES", 1000)
+    with pytest.raises(PTQ4SNNError, match="more than 2 GiB"):
+        onnx_model(model, "scan")
+
+
 @pytest.mark.parametrize("form", ["scan", "unrolled"])
 def test_the_embedded_default(form: str, tmp_path: Path) -> None:
     """The trained network that the package has, as users would export it."""
-    pytest.importorskip("torch")
-    import ptq4snn
-    from ptq4snn.data.cifar import normalize
-    from ptq4snn.data.sample import default_sample
-    from ptq4snn.models.zoo import load_default
-
-    calibration, images, _ = default_sample()
-    q = ptq4snn.quantize(load_default(), normalize(calibration[:32]), "nearest+uniform+w4m4", holdout=16)
-    q.save(tmp_path / "q.ptq")
-    export.onnx(tmp_path / "q.ptq", tmp_path / "q.onnx", form=form)
-    x = normalize(images[:4])
+    path, x = trained_bundle("default"), inputs("default", 4, 1).numpy()
+    export.onnx(path, tmp_path / "q.onnx", form=form)
     run = ort.InferenceSession(str(tmp_path / "q.onnx"), providers=["CPUExecutionProvider"])
-    np.testing.assert_array_equal(run.run(None, {"x": x.numpy()})[0], q(x).numpy())
-    weights = sum(p.weight.numel() for p in q.integers.values())
+    model = load_model_file(path)
+    same(run.run(None, {"x": x}), wanted(model, Runtime(model)(x)))
+    weights = sum(p.weight.size for p in model.projections.values())
     assert (tmp_path / "q.onnx").stat().st_size < 2 * weights  # it is not float32 on disk

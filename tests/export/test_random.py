@@ -6,17 +6,22 @@ import shutil
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from export.cases import random_case
-from export.harness import SANITIZED, build, case, compare, results
+from export.harness import SANITIZED, build, case, compare, has_sanitizers, results, run
 from export.test_boards import BOARDS
 from runtime.programs import random_input, random_model
 
 from ptq4snn.export.c99.source import fixed_steps
-from ptq4snn.network.program import OPERATIONS, Clip, Neuron
+from ptq4snn.network.program import OPERATIONS, Clip, Neuron, Project
 from ptq4snn.runtime.decode import late_heads
 from ptq4snn.runtime.loading import build as build_model
+from ptq4snn.runtime.parameters import Model
+from ptq4snn.runtime.reference import NumpyExecutor
+from ptq4snn.runtime.state import State
 
 COMPILERS = {"gcc": (*range(12), 41, 69), "clang": (*range(12, 22), 53)}
 
@@ -25,8 +30,10 @@ COMPILERS = {"gcc": (*range(12), 41, 69), "clang": (*range(12, 22), 53)}
 def test_random_programs(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no {compiler} here")
-    cases = [random_case(seed) for seed in COMPILERS[compiler]]
-    compare(cases, results(build(cases, tmp_path, compiler, SANITIZED), cases))
+    cases, sanitized = [random_case(seed) for seed in COMPILERS[compiler]], has_sanitizers(compiler, tmp_path)
+    compare(cases, results(build(cases, tmp_path, compiler, SANITIZED if sanitized else ["-O1"]), cases))
+    if not sanitized:
+        pytest.skip(f"{compiler} has no sanitizers here: its programs were compared without them")
 
 
 def test_a_mean_over_time_that_more_than_the_output_reads(tmp_path: Path) -> None:
@@ -76,3 +83,52 @@ def test_the_programs_have_everything() -> None:
         any(m.program.input.time_axis is None for m in models),
     ):
         assert holds
+
+
+def test_loops_chosen_by_what_was_measured(tmp_path: Path) -> None:
+    """Dense where most inputs are not zero, events elsewhere; in one program, and the same bits."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc here")
+    cases, kinds = [], set()
+    for seed in range(6):
+        x = random_input(random_model(seed, operations=5, work=1500), seed, 2)
+        cases.append(random_case(seed, path="auto", samples=x))
+        densities = measured_densities(cases[-1].model, x)
+        for op in cases[-1].model.program.operations:
+            if isinstance(op, Project):
+                chosen = cases[-1].source.paths[op.name]
+                assert chosen == ("dense" if densities[op.name] >= 0.5 else "event")
+                kinds.add(chosen)
+    assert kinds == {"event", "dense"}
+    compare(cases, results(build(cases, tmp_path, "gcc", ["-O1"]), cases))
+
+
+def measured_densities(model: Model, x: Any) -> dict[str, float]:
+    """Shares of inputs that are not zero, counted on the values of the NumPy executor."""
+    program = model.program
+    layers = [op for op in program.operations if isinstance(op, Project)]
+    read = sorted({op.inputs[0] for op in layers})
+    axes: tuple[int, ...] = (program.input.batch_axis,)
+    if program.input.time_axis is not None:
+        axes = (program.input.time_axis, *axes)
+    frames = np.moveaxis(x, axes, tuple(range(len(axes))))
+    frames = frames if program.input.time_axis is not None else frames[None]
+    flat = np.ascontiguousarray(frames.reshape(*frames.shape[:2], -1), np.float32)
+    batch = flat.shape[1]
+    values = NumpyExecutor(model).execute(flat, program.steps, State.new(model, batch), read, batch)
+    return {op.name: float((values[op.inputs[0]] != 0).mean()) for op in layers}
+
+
+def test_weights_from_a_file_beside_it(tmp_path: Path) -> None:
+    """NAME.bin, linked as the words that the source names: the same bits."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc here")
+    one = random_case(3, weights="bin")
+    words = np.frombuffer(one.source.files["m3.bin"], "<u4")
+    text = ", ".join(f"0x{w:08x}U" for w in words.tolist())
+    (tmp_path / "w.c").write_text(
+        "#include <stdint.h>\nextern const uint32_t m3_weights[];\n"
+        f"const uint32_t m3_weights[] = {{{text}}};\n"
+    )
+    run(["gcc", "-c", "w.c"], tmp_path)
+    compare([one], results(build([one], tmp_path, "gcc", ["-O1", "-Wl,w.o"]), [one]))

@@ -37,6 +37,7 @@ def followed(tmp_path: Path, net: nn.Module, target: str | Target, advice: Verdi
 EACH = ["n1", "n2", "n3"]
 BY_RECIPE = {  # target, neuron, what is broken at first
     "xylo": (SOFT, {("leak", n) for n in EACH}),
+    "xylo-audio3": (SOFT, {("leak", n) for n in EACH}),
     "speck": (FIRING, {("one_scale", p) for p in "abc"}),
     "loihi2": (HARD, {("leak", n) for n in EACH}),
     "spiker+": (HARD, {("state_bits", "n1")}),

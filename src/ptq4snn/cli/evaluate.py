@@ -138,8 +138,9 @@ def keep(args: argparse.Namespace, results: dict[str, Result | Limited], gallery
             warnings.warn(f"{page} was not made anew: {needs('a page', 'jinja2')}", stacklevel=2)
         elif page.is_file():
             from ptq4snn.report.page import write_page
+            from ptq4snn.targets.ways_out import ways_out
 
-            write_page(report, page)
+            write_page(report, page, ways=ways_out(Path(bundle)))
             written += f" and {page.name}"
     except (OSError, PTQ4SNNError) as why:  # what was measured is told already
         warnings.warn(f"the result was not recorded: {why}", stacklevel=2)

@@ -222,6 +222,11 @@ def export_options(p: argparse.ArgumentParser) -> None:
         choices=["step", "scan", "unrolled"],
         help="of ONNX: one step with its state, or the sequence by a Scan or written out (step)",
     )
+    p.add_argument(
+        "--qonnx",
+        action="store_true",
+        help="of ONNX: a step with Quant nodes, for FINN and hls4ml; plain chains only",
+    )
     p.add_argument("--dt", type=float, default=1e-4, metavar="S", help="of NIR: length of a step (1e-4)")
     p.add_argument("--name", metavar="NAME", help="begins all names in C and the files' (the bundle's)")
     p.add_argument("--section", metavar="NAME", help="the linker's section of the weights, such as .flash2")
@@ -249,7 +254,7 @@ def check_options(p: argparse.ArgumentParser) -> None:
         "--target",
         required=True,
         metavar="NAME",
-        help="xylo, speck, loihi2, spinnaker2, hls4ml, spiker+, microcontroller, or a .toml file",
+        help="xylo, xylo-audio3, speck, loihi2, spinnaker2, hls4ml, spiker+, microcontroller, or a .toml file",
     )
     p.add_argument("--flash", type=at_least(0), metavar="BYTES", help="of the microcontroller")
     p.add_argument("--ram", type=at_least(0), metavar="BYTES", help="of the microcontroller")

@@ -1,4 +1,7 @@
-"""`ptq4snn report`: a finished run as one HTML page, from its JSON alone. Does not import torch."""
+"""`ptq4snn report`: a finished run as one HTML page, from its JSON alone. Does not import torch.
+
+Where the bundle is, it is read for the ways out of it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from ptq4snn.cli.ways import ways_beside
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.extras import require
 from ptq4snn.files import check_target
@@ -37,7 +41,8 @@ def run(args: argparse.Namespace) -> None:
     with whole(found):
         report: Report = found.report if found.kind == "report" else {}
         others = added if found.kind == "report" else [found, *added]
-        write_page(report, page, others, found.path.name.removesuffix(".json").removesuffix(".report"))
+        name = found.path.name.removesuffix(".json").removesuffix(".report")
+        write_page(report, page, others, name, ways_beside(found) if report else None)
     drawn = [] if folder is None else write_figures([found, *added], folder)
     if args.json:
         print(json.dumps({"page": str(page), "figures": [str(f) for f in drawn]}, indent=2))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
+from ptq4snn.cli.ways import ways_beside
 from ptq4snn.report.comparison_text import comparison_table
+from ptq4snn.report.deployment import deployment_lines
 from ptq4snn.report.figures import FIGURES
 from ptq4snn.report.finished_run import REPORT, Run, read_run, whole
 from ptq4snn.report.terminal import show, show_lines
@@ -24,10 +25,8 @@ def run(args: argparse.Namespace) -> None:
             print(json.dumps(found.data["summary" if found.kind == "report" else "rows"], indent=2))
         elif found.kind == "report":
             show(found.report, args.all)
-            if (bundle := bundle_beside(found)) is not None:
-                from ptq4snn.targets.ways_out import ways_out  # here: what reads no bundle needs no NumPy
-
-                show_lines(ways_out(bundle))
+            if (ways := ways_beside(found)) is not None:
+                show_lines(deployment_lines(ways, found.path.name.removesuffix(REPORT)))
         else:
             show_lines(lines(found))
 
@@ -39,9 +38,3 @@ def lines(found: Run) -> list[str]:
     if "runs" in data:
         return head + comparison_table(found.comparison)
     return head + FIGURES[data["experiment"]].lines(data)
-
-
-def bundle_beside(found: Run) -> Path | None:
-    """The bundle of a report, where it is."""
-    bundle = found.path.with_name(found.path.name.removesuffix(REPORT))
-    return bundle if bundle != found.path and bundle.is_file() else None

@@ -26,7 +26,7 @@ from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.frameworks.compound import OneToOne
 from ptq4snn.hashing import file_digest
 from ptq4snn.modules.projection import QuantProjection
-from ptq4snn.runtime.loading import read_contents
+from ptq4snn.runtime.loading import model_of, read_contents
 from ptq4snn.schema.report_types import Report
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def save_model(q: QuantizedModel, path: Path, page: bool = False) -> None:
         assert bits is not None
         integers[f"weights/{name}"] = IntegerArray(_int32(i.weight), bits)
         integers[f"biases/{name}"] = IntegerArray(_int32(i.bias), BIAS_BITS)
-    html = _page(path, q.report) if page else None
+    html = _page(path, q) if page else None
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
     program = None if q.program is None else q.program.to_dict()
     program, program_integers, _ = detach(program, "program")
@@ -102,14 +102,17 @@ def save_model(q: QuantizedModel, path: Path, page: bool = False) -> None:
         raise BundleError(f"the report {path}{REPORT}.json cannot be written: {why.strerror}") from why
 
 
-def _page(path: Path, report: Report) -> str:
+def _page(path: Path, q: QuantizedModel) -> str:
     """The report's page."""
     from ptq4snn.report.page import render_page
+    from ptq4snn.targets.ways_out import ways_of
 
+    report = q.report
     if not report.get("summary"):
         raise BundleError(f"the model has no report to make a page of: save {path} without page=True")
     try:
-        return render_page(report, path.name)
+        model = None if q.program is None else model_of(q.program, q.plan, q.integers)
+        return render_page(report, path.name, ways=ways_of(q.plan, model))
     except (AttributeError, LookupError, TypeError, ValueError) as why:  # somebody edited the file
         raise BundleError(
             f"the model's report is not whole ({why!r}): save {path} without page=True"

@@ -11,11 +11,12 @@ from ptq4snn import __version__
 from ptq4snn.extras import needed_by
 from ptq4snn.files import write_whole
 from ptq4snn.report import headline
+from ptq4snn.report.deployment import Deployment
 from ptq4snn.report.figures.segmentation import KINDS
 from ptq4snn.report.finished_run import Run, completed
 from ptq4snn.report.payload import Payload
 from ptq4snn.report.recipe_text import as_python, as_toml
-from ptq4snn.report.sections import of_added, of_run
+from ptq4snn.report.sections import deployment, of_added, of_run
 from ptq4snn.report.theme import BITS, DARK, LIGHT
 from ptq4snn.report.units import percent
 from ptq4snn.schema.report_types import Report
@@ -23,22 +24,30 @@ from ptq4snn.schema.report_types import Report
 __all__ = ["render_page", "write_page"]
 
 
-def write_page(report: Report, path: Path, added: Sequence[Run] = (), name: str | None = None) -> None:
+def write_page(
+    report: Report,
+    path: Path,
+    added: Sequence[Run] = (),
+    name: str | None = None,
+    ways: Deployment | None = None,
+) -> None:
     """The page of a report, with what comparisons and experiments add to it.
 
     report: may be empty, where all there is to tell is added. name: of the run, if the file has another.
+    ways: out of the bundle, where it is known.
     """
     own = path.name.removesuffix(".html").removesuffix(".report")
-    write_whole(path, render_page(report, name or own, added))
+    write_whole(path, render_page(report, name or own, added, ways))
 
 
-def render_page(report: Report, name: str, added: Sequence[Run] = ()) -> str:
+def render_page(report: Report, name: str, added: Sequence[Run] = (), ways: Deployment | None = None) -> str:
     with needed_by("a page"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
     report = completed(report) if report else {}
     payload = Payload()
     own, others = of_run(report, payload) if report else [], of_added(added, payload)
+    out = [] if ways is None else [deployment(ways, name)]
     environment = Environment(
         loader=PackageLoader("ptq4snn.report"),
         autoescape=True,
@@ -49,7 +58,7 @@ def render_page(report: Report, name: str, added: Sequence[Run] = ()) -> str:
     return environment.get_template("page.html.j2").render(
         **(first_screen(report) if report else of_several(added)),
         name=name,
-        sections=[*own[:1], *others, *own[1:]],  # methods beside the accuracy
+        sections=[*own[:1], *others, *own[1:], *out],  # methods beside the accuracy
         kinds=KINDS,
         percent=percent,
         bits=BITS,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptq4snn.report import tables as page_tables
+from ptq4snn.report.deployment import Deployment, deployment_tables
 from ptq4snn.report.digest import widths
 from ptq4snn.report.figures import FIGURES, allocation, distributions, figure_panels
 from ptq4snn.report.finished_run import Run, whole
@@ -14,7 +15,7 @@ from ptq4snn.report.payload import Payload
 from ptq4snn.schema.figure_types import SegmentationRow
 from ptq4snn.schema.report_types import Report
 
-__all__ = ["Section", "Slot", "of_added", "of_run"]
+__all__ = ["Section", "Slot", "deployment", "of_added", "of_run"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,20 @@ def allocated(report: Report, payload: Payload) -> Section:
 def examples(report: Report) -> Section:
     found, section = report["figures"].get("segmentation"), titled("segmentation")
     section.pictures = [pictured(r) for r in found["rows"]] if found else ()
+    return section
+
+
+def deployment(ways: Deployment, bundle: str) -> Section:
+    """What the bundle can be exported to, and which targets it fits."""
+    section = Section("deploy", "Deploy", "Where it can run")
+    if not ways.exports:
+        section.note = "Nowhere else: the model has no integer program."
+        return section
+    section.lead = (
+        f"ptq4snn export {bundle} --to c, onnx or nir writes it; ptq4snn check {bundle} --target NAME says "
+        "what is broken, and which recipe would fit."
+    )
+    section.tables = deployment_tables(ways)
     return section
 
 

@@ -31,6 +31,7 @@ class Table:
     words: int = 1  # leading columns of words; the others are numbers
     filters: Sequence[int] = ()
     what: str = "rows"
+    prose: bool = False  # the last column has sentences
 
     def choices(self, column: int) -> list[str]:
         """Different values, in the order in which they come."""

@@ -23,9 +23,13 @@ NETWORK = {  # what only another network mends
     "resets": "train with a reset that {name} has",
     "without": "build the network without it",
     "layers": "build the network of fewer layers",
+    "inputs": "build the network with fewer inputs",
+    "kernel": "build the layer with a smaller kernel",
+    "strides": "build the layer with a stride that {name} has",
     "hidden_neurons": "build a smaller network",
     "output_neurons": "build the network with fewer outputs",
     "cores": "build a smaller layer",
+    "nir": "build the network of what NIR has words for",
     "spiking_output": "end the network in a neuron, and count its spikes",
 }
 

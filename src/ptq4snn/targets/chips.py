@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.files import short
 from ptq4snn.hints import hint
@@ -13,33 +15,50 @@ MICROCONTROLLER = "microcontroller"
 K = 1024
 CORES = ((16 * K, 64 * K),) * 3 + ((32 * K, 32 * K),) * 2 + ((64 * K, 16 * K),) * 2 + ((16 * K, 16 * K),) * 2
 
+XYLO = Target(  # Rockpool 3.1, devices/xylo: the mapper of SYNS61201 and its design rules
+    "Xylo",
+    weight_bits=(1, 8),
+    state_bits=(1, 16),
+    leak="power",
+    resets=("soft",),
+    dense=True,
+    without=("residual", "stream", "attention", "max-pool"),
+    spiking_output=True,
+    inputs=16,
+    hidden_neurons=1000,
+    output_neurons=8,
+    note="by Rockpool's mapper and design rules of Xylo v2 (SYNS61201); not checked: fan-in, widths of "
+    "thresholds and biases, that there are two layers of neurons and the last is not recurrent, where the "
+    "chip saturates inside a step",
+)
 CHIPS: dict[str, Target] = {
-    "xylo": Target(
-        "Xylo",
-        weight_bits=(1, 8),
-        state_bits=(1, 16),
-        leak="power",
-        resets=("soft",),
-        dense=True,
-        without=("residual", "stream", "attention", "max-pool"),
-        spiking_output=True,
-        hidden_neurons=1000,  # Rockpool's mapper of Xylo v2
-        output_neurons=8,
-        note="not checked: inputs, synapses and fan-in, widths of thresholds and biases, where the chip "
-        "saturates inside a step; the numbers of neurons are those of Rockpool's mapper for Xylo v2",
+    "xylo": XYLO,
+    "xylo-audio3": replace(
+        XYLO,
+        name="XyloAudio 3",
+        hidden_neurons=992,
+        output_neurons=32,
+        note=XYLO.note.replace(
+            "Xylo v2 (SYNS61201)", "XyloAudio 3 (SYNS65302), which warn of more than 16 outputs"
+        ),
     ),
-    "speck": Target(
+    "speck": Target(  # sinabs 3.1: backend/dynapcnn/chips/dynapcnn.py, validate_memory_speck.py
         "Speck",
         weight_bits=(1, 8),
         state_bits=(1, 16),
         one_scale=True,
         leak="none",
+        resets=("hard", "soft"),
         layers=9,
-        without=("attention", "max-pool", "synapse"),
+        without=("stream", "attention", "max-pool", "synapse"),
         spiking_output=True,
+        kernel=16,
+        strides=(1, 2, 4, 8),
         cores=CORES,
-        note="not checked: the reset, kernels and strides, memory that is lost by rounding sides up, "
-        "rates of events; the cores' memories are those that sinabs gives for DynapCNN",
+        padded=True,
+        note="by what sinabs checks before it maps a network; not checked: biases (1,024 a core), kernels "
+        "that are no squares, windows of pools (1, 2 or 4, as large as their stride), two readers of a layer "
+        "at most, rates of events",
     ),
     "loihi2": Target(
         "Loihi 2",
@@ -48,22 +67,25 @@ CHIPS: dict[str, Target] = {
         leak="12-bit",
         resets=("hard",),
         comparator=">",
-        note="by Lava's LIF, which is archived; not checked: memory and neurons of a core, fan-in, what "
-        "other programs of neurons can do",
+        note="by Lava's bit-accurate LIF, which is archived; not checked: thresholds (17 bits, shifted by "
+        "6), that its leak is rounded towards zero and ours to even, memory and neurons of a core, fan-in, "
+        "what other programs of neurons can do",
     ),
     "spinnaker2": Target(
         "SpiNNaker2",
         weight_bits=(1, 8),
         without=("stream", "attention", "max-pool"),
-        note="by way of NIR; not checked: the state's width, resets, memory and neurons of a core; what "
-        "NIR cannot say is refused by `ptq4snn export --to nir`",
+        nir=True,
+        note="by way of NIR, which is tried; not checked: the state's width, resets, memory and neurons of a "
+        "core",
     ),
     "hls4ml": Target(
         "hls4ml",
         dense=True,
         without=("recurrence", "residual", "stream", "attention", "synapse"),
         note="weights and states are fixed point of any width; not checked: resets, what the FPGA holds; "
-        "release 1.3.0 does not take snnTorch's Leaky yet, the main branch of June 2026 does",
+        "release 1.3.0 does not take snnTorch's Leaky yet (the main branch of June 2026 does), but what "
+        "`export --to onnx --qonnx` writes of fully connected layers",
     ),
     "spiker+": Target(
         "Spiker+",
@@ -74,7 +96,13 @@ CHIPS: dict[str, Target] = {
         note="not checked: leaks, resets, kinds of neurons, what the FPGA holds",
     ),
 }
-_SAME = {"dynapcnn": "speck", "loihi": "loihi2", "loihi-2": "loihi2", "spiker": "spiker+"}
+_SAME = {
+    "dynapcnn": "speck",
+    "xyloaudio3": "xylo-audio3",
+    "loihi": "loihi2",
+    "loihi-2": "loihi2",
+    "spiker": "spiker+",
+}
 
 
 def chip(name: str) -> Target:

@@ -59,6 +59,14 @@ def _of_layer(target: Target, layer: Layer) -> Iterator[Finding]:
             "fully connected" if layer.dense else "not fully connected: a convolution, or shared by positions"
         )
         yield Finding("dense", layer.name, layer.dense, text)
+    if target.kernel is not None and layer.kernel:
+        sides, longest = " x ".join(map(str, layer.kernel)), max(layer.kernel)
+        text = f"a kernel of {sides}, sides of {target.kernel} at most"
+        yield Finding("kernel", layer.name, longest <= target.kernel, text)
+    if target.strides and layer.stride:
+        found, allowed = " x ".join(map(str, layer.stride)), ", ".join(map(str, target.strides))
+        met = set(layer.stride) <= set(target.strides)
+        yield Finding("strides", layer.name, met, f"a stride of {found}, one of {allowed}")
 
 
 def _of_cell(target: Target, cell: Cell) -> Iterator[Finding]:
@@ -119,6 +127,8 @@ def _of_whole(target: Target, network: Network) -> Iterator[Finding]:
             yield Finding("without", "", True, f"no {feature}")
     if target.layers is not None:
         yield _count("layers", len(network.layers), target.layers, "layers")
+    if target.inputs is not None:
+        yield _count("inputs", network.inputs, target.inputs, "inputs")
     if target.hidden_neurons is not None:
         hidden = sum(c.neurons for c in network.cells if c.emits == "spikes" and not c.last)
         yield _count("hidden_neurons", hidden, target.hidden_neurons, "hidden neurons")
@@ -139,10 +149,11 @@ def _count(constraint: str, found: int, most: int, what: str) -> Finding:
 def _of_cores(target: Target, layers: Sequence[Layer]) -> Iterator[Finding]:
     """Each layer on a core of its own: an augmenting path for each, so that as many as possible have one."""
     owner: dict[int, int] = {}  # core -> layer
+    sizes = [x.padded if target.padded else (x.weights, x.outputs) for x in layers]
 
     def place(layer: int, seen: set[int]) -> bool:
         for core, (weights, neurons) in enumerate(target.cores):
-            fits = layers[layer].weights <= weights and layers[layer].outputs <= neurons
+            fits = sizes[layer][0] <= weights and sizes[layer][1] <= neurons
             if not fits or core in seen:
                 continue
             seen.add(core)
@@ -152,7 +163,8 @@ def _of_cores(target: Target, layers: Sequence[Layer]) -> Iterator[Finding]:
         return False
 
     for i, layer in enumerate(layers):
-        size, met = f"{layer.weights:,} weights and {layer.outputs:,} neurons", place(i, set())
+        held = ", in powers of two" if target.padded else ""
+        size, met = f"{sizes[i][0]:,} weights and {sizes[i][1]:,} neurons{held}", place(i, set())
         text = f"{size} fit a core" if met else f"{size}: no core that is free holds them"
         yield Finding("cores", layer.name, met, text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -10,7 +11,7 @@ from ptq4snn.network import program as ops
 from ptq4snn.network.plan import NeuronPlan, Plan
 from ptq4snn.runtime.parameters import Model
 
-__all__ = ["Cell", "Layer", "Network", "network_of"]
+__all__ = ["Cell", "Layer", "Network", "network_of", "padded_memory"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Layer:
     dense: bool  # every output reads every input
     weights: int
     outputs: int  # numbers that it makes for a sample in a step
+    kernel: tuple[int, ...]  # sides, none of a matrix
+    stride: tuple[int, ...]
+    padded: tuple[int, int]  # weights and outputs in a memory whose rows are powers of two
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Network:
     cells: tuple[Cell, ...]
     features: dict[str, tuple[str, ...]]  # where each of FEATURES is
     read_out: tuple[str, ...]  # outputs that are no spikes: what they are
+    inputs: int  # numbers of a sample in a step
 
 
 def network_of(plan: Plan, model: Model) -> Network:
@@ -63,6 +68,7 @@ def network_of(plan: Plan, model: Model) -> Network:
             for i, o in enumerate(model.program.outputs)
             if o.kind != "count"
         ),
+        inputs=prod(model.program.input.shape),
     )
 
 
@@ -83,10 +89,24 @@ def _layer(plan: Plan, model: Model, op: ops.Project) -> Layer:
     p, value = model.projections[op.name], model.program.values[op.output]
     source = model.program.values[op.inputs[0]]
     whole = op.window is None and source.positions == 1
+    kernel, stride = ((), ()) if op.window is None else (op.window.kernel, op.window.stride)
+    sides = (value.positions,) if op.window is None else op.window.out_size
     return Layer(
         op.name, p.bits, len(set(plan.projections[op.name].scales)), p.role, whole,
-        prod(p.weight.shape), value.positions * value.channels,
+        prod(p.weight.shape), value.positions * value.channels, kernel, stride,
+        padded_memory(source.channels, value.channels, kernel, sides),
     )  # fmt: skip
+
+
+def padded_memory(inputs: int, outputs: int, kernel: Sequence[int], sides: Sequence[int]) -> tuple[int, int]:
+    """Weights c 2^(ceil log2 k + ceil log2 f) and neurons f 2^(ceil log2 h + ceil log2 w), as on DynapCNN."""
+    weights = inputs * _power(prod(kernel)) * _power(outputs)
+    return weights, outputs * prod(_power(n) for n in sides)
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not below n."""
+    return int(1 << (n - 1).bit_length())
 
 
 def _cell(plan: Plan, model: Model, op: ops.Neuron, behind: set[int]) -> Cell:

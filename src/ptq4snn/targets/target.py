@@ -38,8 +38,10 @@ class Target:
     layers: the most of them. dense: fully connected layers only.
     without: what the target does not have, of FEATURES.
     spiking_output: what leaves the target are spikes.
-    hidden_neurons, output_neurons: the most of them.
-    cores: weights and neurons that each core holds, one layer to a core.
+    inputs, hidden_neurons, output_neurons: the most of them.
+    kernel: the longest side of a convolution's. strides: which there are.
+    cores: weights and neurons that each core holds, one layer to a core; `padded`: in rows of powers of two.
+    nir: what `export --to nir` can write.
     flash, ram: bytes of a microcontroller, for the C that `export --to c` writes.
     note: what is not checked, for the reader.
     """
@@ -55,9 +57,14 @@ class Target:
     dense: bool = False
     without: tuple[str, ...] = ()
     spiking_output: bool = False
+    inputs: int | None = None
     hidden_neurons: int | None = None
     output_neurons: int | None = None
+    kernel: int | None = None
+    strides: tuple[int, ...] = ()
     cores: tuple[tuple[int, int], ...] = ()
+    padded: bool = False
+    nir: bool = False
     flash: int | None = None
     ram: int | None = None
     note: str = ""
@@ -132,6 +139,12 @@ def _cores(key: str, value: Any) -> tuple[tuple[int, int], ...]:
     return tuple((_count(f"weights of {key}", w), _count(f"neurons of {key}", n)) for w, n in pairs)
 
 
+def _strides(key: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) > MOST_CORES:
+        raise RecipeError(f"{key} must be a list of whole numbers, not {short(repr(value))}")
+    return tuple(_count(f"every entry of {key}", item) for item in value)
+
+
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "name": _text,
     "weight_bits": _bits,
@@ -144,9 +157,14 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "dense": boolean,
     "without": _some_of(FEATURES),
     "spiking_output": boolean,
+    "inputs": _count,
     "hidden_neurons": _count,
     "output_neurons": _count,
+    "kernel": _count,
+    "strides": _strides,
     "cores": _cores,
+    "padded": boolean,
+    "nir": boolean,
     "flash": _count,
     "ram": _count,
     "note": _text,

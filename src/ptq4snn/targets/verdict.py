@@ -8,16 +8,17 @@ from typing import Any
 
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.export.c99.export import generate
-from ptq4snn.export.c99.figures import Figures
 from ptq4snn.files import short
-from ptq4snn.runtime.loading import Contents, read_contents
+from ptq4snn.network.plan import Plan
+from ptq4snn.runtime.loading import read_contents
+from ptq4snn.runtime.parameters import Model
 from ptq4snn.targets.advice import Case, advise, recipe_of
 from ptq4snn.targets.chips import MICROCONTROLLER, chip
 from ptq4snn.targets.constraints import Finding, findings
 from ptq4snn.targets.network_facts import network_of
 from ptq4snn.targets.target import Target, read_target
 
-__all__ = ["Verdict", "check", "check_contents", "target_of"]
+__all__ = ["Verdict", "check", "check_model", "target_of"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,17 @@ class Verdict:
         return out
 
 
+def _written_as_nir(plan: Plan, model: Model) -> Finding:
+    """By trying it; what NIR cannot say comes with its place."""
+    from ptq4snn.export.nir_form.export import nodes_of  # here, because it needs nir
+
+    try:
+        nodes_of(plan, model)
+    except PTQ4SNNError as why:
+        return Finding("nir", "", False, str(why))
+    return Finding("nir", "", True, "can be written as NIR")
+
+
 def target_of(name: str, flash: int | None = None, ram: int | None = None) -> Target:
     """A target by its name, by a TOML file, or a microcontroller by its bytes."""
     if name.lower() == MICROCONTROLLER:
@@ -84,20 +96,15 @@ def check(bundle: str | Path, target: str | Target) -> Verdict:
     if found.model is None:
         why = " ".join(found.not_lowered.split())[:500] or "make the bundle again"
         raise BundleError(f"{short(bundle)}: it has no integer program that a target could run: {why}")
-    return check_contents(found, target if isinstance(target, Target) else target_of(target))
+    return check_model(found.plan, found.model, target if isinstance(target, Target) else target_of(target))
 
 
-def check_contents(found: Contents, target: Target) -> Verdict:
-    """The same of contents that were read; they have a program."""
-    assert found.model is not None
-    network = network_of(found.plan, found.model)
-    figures = _figures(found) if target.flash is not None or target.ram is not None else None
+def check_model(plan: Plan, model: Model, target: Target) -> Verdict:
+    """The same of a plan and its program."""
+    network, limited = network_of(plan, model), target.flash is not None or target.ram is not None
+    figures = generate(model, "network").figures if limited else None
     results = tuple(findings(target, network, figures))
-    case = Case(target, network, figures, recipe_of(found.plan.recipe), [f for f in results if not f.met])
+    results += (_written_as_nir(plan, model),) if target.nir else ()
+    case = Case(target, network, figures, recipe_of(plan.recipe), [f for f in results if not f.met])
     advice = advise(case)
     return Verdict(target, results, advice.toml(case.recipe), tuple(advice.beyond))
-
-
-def _figures(found: Contents) -> Figures:
-    assert found.model is not None
-    return generate(found.model, "network").figures

@@ -7,58 +7,75 @@ from pathlib import Path
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.export.c99.export import generate
+from ptq4snn.network.plan import Plan
+from ptq4snn.report.deployment import Deployment, Way
 from ptq4snn.runtime.loading import read_contents
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.targets.chips import CHIPS
-from ptq4snn.targets.verdict import check_contents
+from ptq4snn.targets.target import Target
+from ptq4snn.targets.verdict import check_model
 
-__all__ = ["ways_out"]
+__all__ = ["ways_of", "ways_out"]
 
-Export = Callable[[Path, Model], str]  # what is to be known of it
+Export = Callable[[Plan, Model], str]  # what is to be known of it
 
 
-def ways_out(bundle: Path) -> list[str]:
-    """Lines of a summary; none of a file that is no bundle."""
+def ways_out(bundle: Path) -> Deployment | None:
+    """Of a bundle; None of a file that is none."""
     try:
         found = read_contents(bundle)
     except PTQ4SNNError:
-        return []
-    if found.model is None:
-        return ["", "export: none, for there is no integer program"]
-    lines = [f"  {name:<5} {_tried(export, bundle, found.model)}" for name, export in EXPORTS.items()]
-    fits = {chip.name: check_contents(found, chip).fits for chip in CHIPS.values()}
-    groups = {yes: ", ".join(name for name, fit in fits.items() if fit is yes) for yes in (True, False)}
-    lines += [f"fits   {groups[True] or 'none of the targets'}", f"not    {groups[False]}"]
-    if not groups[False]:
-        del lines[-1]
-    told = f"ptq4snn check {bundle.name} --target NAME tells why, and which recipe would fit"
-    return ["", "export", *lines, f"       {told}"]
+        return None
+    return ways_of(found.plan, found.model)
 
 
-def _tried(export: Export, bundle: Path, model: Model) -> str:
+def ways_of(plan: Plan, model: Model | None) -> Deployment:
+    """Of a plan and its program."""
+    if model is None:
+        return Deployment((), ())
+    exports = tuple(_tried(name, export, plan, model) for name, export in EXPORTS.items())
+    return Deployment(exports, tuple(_fit(plan, model, chip) for chip in CHIPS.values()))
+
+
+def _tried(name: str, export: Export, plan: Plan, model: Model) -> Way:
     try:
-        return export(bundle, model)
+        return Way(name, True, export(plan, model))
     except PTQ4SNNError as why:
-        return f"no: {why}"
+        return Way(name, False, str(why))
 
 
-def _c(_: Path, model: Model) -> str:
+def _fit(plan: Plan, model: Model, target: Target) -> Way:
+    """What is broken first, and whether a recipe mends all."""
+    try:
+        verdict = check_model(plan, model, target)
+    except PTQ4SNNError as why:  # a package that it takes to tell
+        return Way(target.name, False, str(why))
+    broken = verdict.broken
+    if not broken:
+        return Way(target.name, True)
+    where = f"'{broken[0].place}': " if broken[0].place else ""
+    more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
+    mended = "" if verdict.beyond else "; another recipe fits"
+    return Way(target.name, False, f"{where}{broken[0].text}{more}{mended}")
+
+
+def _c(_: Plan, model: Model) -> str:
     figures = generate(model, "network").figures
-    return f"yes: about {figures.flash:,} bytes of flash, {figures.ram:,} of RAM"
+    return f"about {figures.flash:,} bytes of flash, {figures.ram:,} of RAM"
 
 
-def _onnx(_: Path, model: Model) -> str:
+def _onnx(_: Plan, model: Model) -> str:
     from ptq4snn.export.onnx_form.export import onnx_model  # here, because it needs onnx
 
     onnx_model(model)
-    return "yes"
+    return ""
 
 
-def _nir(bundle: Path, _: Model) -> str:
-    from ptq4snn.export.nir_form.export import nir_graph  # here, because it needs nir
+def _nir(plan: Plan, model: Model) -> str:
+    from ptq4snn.export.nir_form.export import nodes_of  # here, because it needs nir
 
-    nir_graph(bundle)
-    return "yes"
+    nodes_of(plan, model)
+    return ""
 
 
 EXPORTS: dict[str, Export] = {"c": _c, "onnx": _onnx, "nir": _nir}

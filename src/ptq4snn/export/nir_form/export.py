@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from ptq4snn.errors import BundleError, PTQ4SNNError
+from ptq4snn.export.nir_form.uniform import make_uniform
 from ptq4snn.export.nir_form.walk import Walk, walk
 from ptq4snn.extras import needed_by
 from ptq4snn.files import check_target, write_whole
+from ptq4snn.network.plan import Plan
 from ptq4snn.runtime.loading import read_contents
+from ptq4snn.runtime.parameters import Model
 
 with needed_by("ptq4snn.export.nir"):
     import nir as library
 
-__all__ = ["bundle_of", "nir", "nir_graph"]
+__all__ = ["bundle_of", "nir", "nir_graph", "nodes_of"]
 
 DT = 1e-4  # of the NIR paper's networks
 BUNDLE = "q.bundle"
@@ -44,18 +47,25 @@ def nir_graph(source: str | Path, dt: float = DT) -> Any:
     found = read_contents(source)
     if found.model is None:
         raise BundleError(f"{source} has no integer program, so that there is nothing to write")
-    w = Walk(found.model, found.plan, library, dt)
-    walk(w)
-    if len(w.model.program.outputs) != 1:
-        raise PTQ4SNNError("the model has several outputs, and a NIR graph has one: return the spikes alone")
-    last = w.made[w.model.program.outputs[0].value]
-    w.nodes["output"] = library.Output(np.array(last.shape))
-    w.edges += [(s, "output") for s in last.sources]
+    w = nodes_of(found.plan, found.model, dt)
     meta = {
         BUNDLE: np.frombuffer(Path(source).read_bytes(), dtype=np.uint8), "q.dt": np.array([dt]),
         "q.steps": np.array([w.model.program.steps]),
     }  # fmt: skip
     return library.NIRGraph(w.nodes, w.edges, metadata=meta, type_check=False)
+
+
+def nodes_of(plan: Plan, model: Model, dt: float = DT) -> Walk:
+    """Nodes and edges of a program; what NIR cannot say is refused with its place."""
+    w = Walk(model, plan, library, dt)
+    walk(w)
+    if len(model.program.outputs) != 1:
+        raise PTQ4SNNError("the model has several outputs, and a NIR graph has one: return the spikes alone")
+    last = w.made[model.program.outputs[0].value]
+    w.nodes["output"] = library.Output(np.array(last.shape))
+    w.edges += [(s, "output") for s in last.sources]
+    make_uniform(w)
+    return w
 
 
 def bundle_of(source: str | Path, out: str | Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.export.nir_form.naming import printable
 from ptq4snn.network.program import Neuron
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def neuron_node(w: Walk, op: Neuron, shape: tuple[int, ...], current: Wave | Non
     lib, share = w.library, 1 - leak
     if current is not None:
         meta |= {
-            "q.synapse": current.name,
+            "q.synapse": printable(current.name),
             "q.synapse_bits": current.bits,
             "q.synapse_scales": current.scales,
         }

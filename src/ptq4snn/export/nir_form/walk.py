@@ -8,21 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.export.nir_form.naming import printable
 from ptq4snn.export.nir_form.neurons import Wave, neuron_node
 from ptq4snn.export.nir_form.projections import projection_node
+from ptq4snn.files import short
 from ptq4snn.network import program as ops
+from ptq4snn.network.index import window_taps
 from ptq4snn.network.plan import Plan
 from ptq4snn.runtime.parameters import Model
 
 __all__ = ["Walk", "walk"]
 
 Array = NDArray[Any]
+NO_POOL = "NIR knows sums over windows of an image only, no max-pool and no resizing"
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,12 @@ class Walk:
     currents: dict[int, Wave] = field(default_factory=dict)  # synaptic currents that no membrane has read yet
 
     def refuse(self, op: ops.Operation, why: str) -> PTQ4SNNError:
-        return PTQ4SNNError(f"'{op.name}' ({op.kind}) cannot be written as NIR: {why}")
+        return PTQ4SNNError(f"'{short(printable(op.name))}' ({op.kind}) cannot be written as NIR: {why}")
 
     def node(self, op: ops.Operation, node: Any, source: Made) -> str:
         """A new node behind what is summed at its input."""
         name = f"n{len(self.nodes)}"
-        node.metadata = {**(node.metadata or {}), "q.name": op.name}
+        node.metadata = {**(node.metadata or {}), "q.name": printable(op.name)}
         self.nodes[name] = node
         self.edges += [(s, name) for s in source.sources]
         if source.late is not None:
@@ -86,19 +91,46 @@ def _quantize(w: Walk, op: ops.Quantize) -> None:
 
 def _project(w: Walk, op: ops.Project) -> None:
     source = w.made[op.inputs[0]]
+    if op.window is None and len(source.shape) > 1 and prod(source.shape[1:]) == 1:
+        flat = w.library.Flatten({"input": np.array(source.shape)}, 0)
+        source = replace(source, sources=(w.node(op, flat, source),), shape=source.shape[:1])
     node, shape = projection_node(w, op, source.shape, source.summed)
     w.made[op.output] = Made((w.node(op, node, source),), shape, summed=source.summed)
 
 
 def _pool(w: Walk, op: ops.Pool) -> None:
     window, source = op.window, w.made[op.inputs[0]]
-    if op.how != "sum" or window is None or len(window.size) != 2:
-        raise w.refuse(op, "NIR knows sums over windows of an image only, no max-pool and no resizing")
-    if window.before != window.after or set(window.dilation) != {1}:
-        raise w.refuse(op, "its padding is not the same on both sides")
-    node = w.library.SumPool2d(*(np.array(a) for a in (window.kernel, window.stride, window.before)))
-    name = w.node(op, node, source)
-    w.made[op.output] = replace(source, sources=(name,), shape=(source.shape[0], *window.out_size))
+    if op.how != "sum" or op.weights is not None or len(source.shape) != 3:
+        raise w.refuse(op, NO_POOL)
+    if window is not None and len(window.size) == 2:
+        if window.before != window.after or set(window.dilation) != {1}:
+            raise w.refuse(op, "its padding is not the same on both sides")
+        numbers, size = (window.kernel, window.stride, window.before), window.out_size
+    else:
+        tile = _tile(op, source.shape[1:], w.model.program.values[op.output].positions)
+        if tile is None:
+            raise w.refuse(op, NO_POOL)
+        numbers = tile, tile, (0, 0)
+        size = tuple(n // k for n, k in zip(source.shape[1:], tile, strict=True))
+    node = w.library.SumPool2d(*(np.array(a) for a in numbers))
+    w.made[op.output] = replace(source, sources=(w.node(op, node, source),), shape=(source.shape[0], *size))
+
+
+def _tile(op: ops.Pool, size: tuple[int, ...], count: int) -> tuple[int, int] | None:
+    """The kernel of a pool over `count` tiles of an image, however the program writes it."""
+    taps = np.asarray(op.taps) if op.window is None else window_taps(op.window)
+    height, width = size
+    at = np.arange(height * width).reshape(height, width)
+    for h in (h for h in range(1, height + 1) if height % h == 0):
+        for k in (k for k in range(1, width + 1) if width % k == 0):
+            tiles = at.reshape(height // h, h, width // k, k).transpose(0, 2, 1, 3).reshape(-1, h * k)
+            if (
+                len(tiles) == count
+                and tiles.size == taps.size
+                and np.array_equal(np.sort(taps.reshape(tiles.shape), 1), tiles)
+            ):
+                return h, k
+    return None
 
 
 def _gather(w: Walk, op: ops.Gather) -> None:

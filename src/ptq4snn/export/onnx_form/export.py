@@ -22,13 +22,15 @@ from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.export.onnx_form.graph import CODES, Name, Nodes, Pool
 from ptq4snn.export.onnx_form.operations import write
 from ptq4snn.export.onnx_form.outputs import decoded
+from ptq4snn.export.onnx_form.qonnx import qonnx_model
 from ptq4snn.export.onnx_form.values import Step
 from ptq4snn.extras import needed_by
-from ptq4snn.files import check_target, write_whole
+from ptq4snn.files import check_target, short, write_whole
 from ptq4snn.network.program import Delay, Neuron, TimeSum
 from ptq4snn.runtime.engine import is_causal
 from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
+from ptq4snn.runtime.state import MAX_STEPS
 
 with needed_by("ptq4snn.export.onnx"):
     import onnx as library
@@ -38,20 +40,29 @@ __all__ = ["FORMS", "onnx", "onnx_model"]
 
 FORMS = ("step", "scan", "unrolled")
 OPSET, IR = 21, 10
-BATCH, STEPS = "batch", "steps"
+BATCH = "batch"
+MAX_NODES = 200_000  # of a sequence that is written out
 
 
 def onnx(
-    source: str | Path | Model, out: str | Path, *, form: str = "step", steps: int | None = None
+    source: str | Path | Model,
+    out: str | Path,
+    *,
+    form: str = "step",
+    steps: int | None = None,
+    qonnx: bool = False,
 ) -> None:
     """Write a bundle as an ONNX model.
 
     form: "step" (state in, state out), "scan" (the sequence, by a Scan) or "unrolled" (its steps one by one).
     steps: of the sequence; the T of calibration.
+    qonnx: a step of a plain chain of layers with the Quant nodes of QONNX, for readers that build hardware.
     """
     model = source if isinstance(source, Model) else load_model_file(source)
     check_target(Path(out))
-    made = onnx_model(model, form, steps)
+    if qonnx and (form != "step" or steps is not None):
+        raise PTQ4SNNError("QONNX is written of one step: leave out the form and the number of steps")
+    made = qonnx_model(model) if qonnx else onnx_model(model, form, steps)
     write_whole(Path(out), made.SerializeToString())
 
 
@@ -62,7 +73,7 @@ def onnx_model(model: Model, form: str = "step", steps: int | None = None) -> An
     if not is_causal(model.program):
         raise PTQ4SNNError("the model looks at the whole sequence at every step: it has no ONNX form")
     pool = Pool()
-    steps = model.program.steps if steps is None else steps
+    steps = model.program.steps if steps is None else _checked(steps, model)
     if form == "step":
         graph = _step_graph(model, pool)
     elif form == "scan":
@@ -75,6 +86,13 @@ def onnx_model(model: Model, form: str = "step", steps: int | None = None) -> An
     )  # fmt: skip
     library.checker.check_model(made, full_check=True)
     return made
+
+
+def _checked(steps: object, model: Model) -> int:
+    most = min(model.bounds.steps, MAX_STEPS)
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= most:
+        raise PTQ4SNNError(f"steps is {short(repr(steps))}: give a whole number from 1 to {most:,}")
+    return steps
 
 
 def _kept(model: Model) -> list[tuple[int, str, tuple[int, int]]]:
@@ -188,6 +206,9 @@ def _unrolled_graph(model: Model, pool: Pool, steps: int) -> Any:
         step, outputs = _one_step(model, nodes, x, nodes.constant(t, np.int64), states, steps)
         states = step.after
         collected.append(outputs)
+        if t == 0 and steps * len(nodes.nodes) > MAX_NODES:
+            count = f"{steps:,} steps of {len(nodes.nodes):,} nodes"
+            raise PTQ4SNNError(f"{count} one after the other are too many for a file: take the form scan")
     stacked = []
     for i in range(len(model.program.outputs)):
         rows = [nodes("Unsqueeze", row[i], nodes.shape(0)) for row in collected]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.extras import needed_by
 from ptq4snn.numerics.limits import EXACT_FLOAT32
 
@@ -18,6 +19,7 @@ __all__ = ["CODES", "Name", "Nodes", "Pool", "carrier"]
 
 Name = str
 Array = NDArray[Any]
+MAX_BYTES = 2**31 - 2**24  # of all constants: protobuf's limit, less what else stands in a file
 CODES = {  # of NumPy's types
     "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int32": TensorProto.INT32,
     "int64": TensorProto.INT64, "int8": TensorProto.INT8,
@@ -34,12 +36,14 @@ class Pool:
 
     def __init__(self) -> None:
         self.tensors: list[Any] = []
+        self.bytes = 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], Name] = {}
 
     def constant(self, array: Array) -> Name:
         array = np.asarray(array, order="C")
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._known:
+            self._count(array.nbytes)
             name = f"c{len(self.tensors)}"
             self.tensors.append(numpy_helper.from_array(array, name))
             self._known[key] = name
@@ -49,6 +53,7 @@ class Pool:
         """Whole numbers of 4 bits, two in a byte."""
         key = "int4", weights.shape, np.ascontiguousarray(weights).tobytes()
         if key not in self._known:
+            self._count(weights.size // 2)
             name = f"c{len(self.tensors)}"
             tensor = helper.make_tensor(
                 name, TensorProto.INT4, weights.shape, weights.astype(np.int8).reshape(-1).tolist()
@@ -56,6 +61,11 @@ class Pool:
             self.tensors.append(tensor)
             self._known[key] = name
         return self._known[key]
+
+    def _count(self, size: int) -> None:
+        self.bytes += size
+        if self.bytes > MAX_BYTES:
+            raise PTQ4SNNError("the network's numbers take more than 2 GiB, and a file of ONNX holds no more")
 
 
 class Nodes:
