@@ -16,6 +16,7 @@ from ptq4snn.calibration.calibration_set import Calibration, refuse_unbatched
 from ptq4snn.calibration.packed import PackedBatch
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
+from ptq4snn.discovery.editing import leave_out
 from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.discovery.input_types import input_type, refuse_several_inputs, widened
@@ -24,8 +25,10 @@ from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.errors import CheckpointError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.hints import hint
+from ptq4snn.modules.finishing import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
+from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
@@ -102,7 +105,7 @@ def logits(model: nn.Module, batches: Sequence[Tensor], readout: Readout) -> Ite
     run = fastest(model)
     for x in batches:
         reset_neurons(model)
-        with torch.no_grad(), same_draws():
+        with torch.no_grad(), same_draws(), unfinished(model):
             found = readout(run(x))
         yield found
     reset_neurons(model)
@@ -167,6 +170,7 @@ def prepare(
     refuse_single_step(model, discovery)
     verify(original, discovery, few)
     folded = fold(model, discovery)
+    leave_out(folded.model, FINISHES)
     readout = find_readout(folded.model, few, batch_axis)
     batches = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
     seen = observe(folded, batches, batch_axis)

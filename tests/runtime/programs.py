@@ -299,6 +299,12 @@ def random_model(seed: int, operations: int = 6, work: int = 3000) -> Model:
     return build(program, b.projections, b.neurons, b.mirrors)
 
 
+def finishing(model: Model, how: str, axis: int) -> Model:
+    """The model with outputs that end with a softmax, a log-softmax or an argmax."""
+    outputs = tuple(replace(out, then=((how, axis),)) for out in model.program.outputs)
+    return replace(model, program=replace(model.program, outputs=outputs))
+
+
 def _extend(b: Builder, v: int) -> None:
     kind = b.one(*KINDS)
     if kind == "project":

@@ -65,7 +65,7 @@ def projection_lattice(
     folded, recipe = basis.folded, basis.recipe
     info = folded.discovery.projections[name]
     bias = folded.bias(name).double().cpu()
-    plan = basis.seen.inputs[name].plan() if info.reads == "data" else None
+    plan = basis.seen.inputs[name].plan(info.gains, info.offsets) if info.reads == "data" else None
     steps = _input_steps(basis, info, plan)
     quantum = _quantum(info, made)
     target, bits = _target(basis, info)

@@ -10,6 +10,7 @@ from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.lowering.numbering import Split
 from ptq4snn.lowering.tracked import Constant, Fact, Refused
 from ptq4snn.network.index import compact
+from ptq4snn.network.plan import OutputPlan
 from ptq4snn.network.program import Output
 
 if TYPE_CHECKING:
@@ -57,7 +58,15 @@ def _output(w: Lowering, number: int, x: Fact) -> Output:
         time_axis=time_axis,
         dtype=dtype,
         scalings=x.scalings,
+        then=_then(plan, len(s.shape), kept),
     )
+
+
+def _then(plan: OutputPlan, rank: int, kept: list[int]) -> tuple[tuple[str, int], ...]:
+    """What the output ends with, its axes counted among those of one sample at one step."""
+    if any(axis % rank not in kept for _, axis in plan.then):
+        raise Refused(f"ends with a {plan.then[0][0]} over time steps or samples")
+    return tuple((how, kept.index(axis % rank) - len(kept)) for how, axis in plan.then)
 
 
 def _axes(w: Lowering, s: Split, timed: bool) -> tuple[int | None, int]:

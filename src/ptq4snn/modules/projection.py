@@ -29,13 +29,15 @@ class InputQuantizer(nn.Module):
 
     inverse: Tensor
     zero: Tensor
+    inside: Tensor  # the level that stands for 0 at the projection
 
     def __init__(self, plan: InputPlan, axis: int) -> None:
         super().__init__()
-        scales = torch.tensor(plan.scales, dtype=torch.float64)
-        zeros = torch.tensor(plan.zeros, dtype=torch.float64) / 2**ZERO_FRACTION_BITS
+        scales, zeros = (torch.tensor(v, dtype=torch.float64) for v in plan.read)
         self.register_buffer("inverse", along(1 / scales, axis), persistent=False)
-        self.register_buffer("zero", along(zeros, axis), persistent=False)
+        self.register_buffer("zero", along(zeros / 2**ZERO_FRACTION_BITS, axis), persistent=False)
+        inside = torch.tensor(plan.zeros, dtype=torch.float64) / 2**ZERO_FRACTION_BITS
+        self.register_buffer("inside", along(inside, axis), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return (x.double() * self.inverse + self.zero).round_().clamp_(0, 255)
@@ -100,7 +102,7 @@ class QuantProjection(nn.Module):
             self.maps.clear()  # one size at a time: native-size images have many
             assert self.quantizer is not None
             inner = copy.deepcopy(self.inner).double()
-            zero = self.quantizer.zero.expand(*[1] * (x.dim() - len(key)), *key)
+            zero = self.quantizer.inside.expand(*[1] * (x.dim() - len(key)), *key)
             with torch.no_grad():
                 inside: Tensor = inner(zero.contiguous())
             inside = inside.reshape(inside.shape[self.axis :])

@@ -166,9 +166,9 @@ def _weighted(signed: tuple[Reals, Reals], lo: Reals, hi: Reals) -> tuple[Reals,
 def _bias(n: ProjectionNumbers, op: ops.Project, signed: tuple[Reals, Reals]) -> tuple[Reals, Reals]:
     """Range of the bias with the input's zero point under any of the taps [Cout]."""
     bias = n.bias.astype(np.float64)
-    if n.input is None or not n.input.zeros.any():
+    if n.input is None or not n.input.inside.any():
         return bias, bias
-    zeros = np.broadcast_to(n.input.zeros.astype(np.float64), (n.weight.shape[1] * op.groups,))
+    zeros = np.broadcast_to(n.input.inside.astype(np.float64), (n.weight.shape[1] * op.groups,))
     inside = _weighted(signed, np.minimum(zeros, 0), np.maximum(zeros, 0))
     r = fits(Range(*inside, wide=True).times(2.0**n.shift), op.name, "its zero point")
     r = replace(r.times(-(2.0**-ZERO_FRACTION_BITS)), wide=False)

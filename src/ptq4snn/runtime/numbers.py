@@ -58,7 +58,13 @@ def _grid(p: InputPlan, what: str) -> InputGrid:
     scales = _reals(p.scales, f"{what}: an input scale")
     if not (scales >= LEAST_SCALE).all():
         raise BundleError(f"{what}: an input scale is not positive; make the bundle again")
-    return InputGrid(scales, _vector(p.zeros, -INT32, INT32 - 1, f"{what}: an input zero"))
+    inside = _vector(p.zeros, -INT32, INT32 - 1, f"{what}: an input zero")
+    if not p.raw_scales:
+        return InputGrid(scales, inside)
+    raw = _reals(p.raw_scales, f"{what}: a scale of the raw input")
+    if not (np.abs(raw) >= LEAST_SCALE).all():
+        raise BundleError(f"{what}: a scale of the raw input is 0; make the bundle again")
+    return InputGrid(raw, _vector(p.raw_zeros, -INT32, INT32 - 1, f"{what}: a zero of the raw input"), inside)
 
 
 def _rescale(p: RescalePlan, what: str) -> Rescale:

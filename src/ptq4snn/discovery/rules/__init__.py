@@ -3,7 +3,7 @@ operation itself on the channel numbers."""
 
 from __future__ import annotations
 
-from ptq4snn.discovery.facts import Constant, Count, Current, Data, Fact, Membrane, Opaque
+from ptq4snn.discovery.facts import Constant, Count, Current, Data, Fact, Finished, Membrane, Opaque
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.operations import rules_by_name
 from ptq4snn.discovery.record import FACTORIES, FILLED
@@ -34,7 +34,7 @@ def _apply(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     kinds = {type(f) for f in facts}
     if node.op in FACTORIES or node.op in FILLED:  # also those that only look at a tensor's shape
         return [Constant(g.values[node.outputs[0]].data if node.op in FILLED else None)]
-    if Opaque in kinds:
+    if Opaque in kinds or Finished in kinds:
         raise Unfollowed("follows it")
     _refuse_loose_weights(node, facts)
     if kinds <= {Data, Constant}:

@@ -48,6 +48,8 @@ def nir_graph(source: str | Path, dt: float = DT) -> Any:
     walk(w)
     if len(w.model.program.outputs) != 1:
         raise PTQ4SNNError("the model has several outputs, and a NIR graph has one: return the spikes alone")
+    if ends := w.model.program.outputs[0].then:
+        raise PTQ4SNNError(f"the model ends with a {ends[0][0]}, which NIR has not: return what it reads")
     last = w.made[w.model.program.outputs[0].value]
     w.nodes["output"] = library.Output(np.array(last.shape))
     w.edges += [(s, "output") for s in last.sources]
