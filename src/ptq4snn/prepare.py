@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.calibration.calibration_set import Calibration, refuse_unbatched
+from ptq4snn.calibration.calibration_set import Calibration, refuse_unbatched, sizes
 from ptq4snn.calibration.packed import PackedBatch
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
@@ -112,8 +112,16 @@ def logits(model: nn.Module, batches: Sequence[Tensor], readout: Readout) -> Ite
 
 
 def join(batches: Sequence[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
-    """Batches of `count` micro-batches each: no integer depends on the batch, and large ones run faster."""
-    return [torch.cat(list(batches[i : i + count]), batch_axis) for i in range(0, len(batches), count)]
+    """Batches of up to `count` micro-batches of one length: no integer depends on the batch, and large ones
+    run faster."""
+    parts: list[list[Tensor]] = []
+    for x in batches:
+        fits = parts and len(parts[-1]) < count and sizes(x, batch_axis) == sizes(parts[-1][0], batch_axis)
+        if fits:
+            parts[-1].append(x)
+        else:
+            parts.append([x])
+    return [torch.cat(p, batch_axis) for p in parts]
 
 
 def check_weights(model: nn.Module) -> None:
@@ -168,6 +176,7 @@ def prepare(
         bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
     check_batch_axis(model, discovery, few, batch_axis)
     refuse_single_step(model, discovery)
+    calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
     verify(original, discovery, few)
     folded = fold(model, discovery)
     leave_out(folded.model, FINISHES)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from runtime.programs import finishing, models, random_input, random_model
+from runtime.programs import finishing, models, placed, random_input, random_model
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.network.program import Delay, Neuron, TimeSum
@@ -133,7 +133,7 @@ def test_steps(model: Model) -> None:
 @pytest.mark.parametrize("how", FINISHES)
 def test_outputs_that_end_with_a_softmax_or_the_like(how: str) -> None:
     for seed in range(12):
-        model = finishing(random_model(seed, 4), how, -1 - seed % 2)
+        model = placed(finishing(random_model(seed, 4), how, -1 - seed % 2), seed)
         if not is_causal(model.program):
             continue
         x = random_input(model, 1, BATCH)

@@ -11,7 +11,7 @@ import pytest
 from export.cases import random_case
 from export.harness import SANITIZED, build, case, compare, results
 from export.test_boards import BOARDS
-from runtime.programs import finishing, random_input, random_model
+from runtime.programs import finishing, placed, random_input, random_model
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.export.c99.source import fixed_steps
@@ -40,6 +40,8 @@ def test_outputs_that_end_with_a_softmax_or_the_like(compiler: str, tmp_path: Pa
         model = finishing(random_model(30 + n, operations=3, work=800), how, axis)
         steps = model.program.steps
         cases.append(case(model, f"m{n}", random_input(model, n, 1), steps))
+        there = placed(model, n)  # and a bias for each position
+        cases.append(case(there, f"p{n}", random_input(there, n, 1), steps))
     compare(cases, results(build(cases, tmp_path, compiler, ("-O2", *SANITIZED[1:])), cases))
 
 

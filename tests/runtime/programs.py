@@ -305,6 +305,20 @@ def finishing(model: Model, how: str, axis: int) -> Model:
     return replace(model, program=replace(model.program, outputs=outputs))
 
 
+def placed(model: Model, seed: int) -> Model:
+    """The model with projections that have a bias for each position; some quantize a normalised input."""
+    rng, projections = np.random.default_rng(seed), dict(model.projections)
+    for op in model.program.operations:
+        n = projections[op.name] if isinstance(op, Project) else None
+        if n is not None and not n.over_time and n.bias.ndim == 1:
+            more = rng.integers(-50, 50, (model.program.values[op.output].positions, len(n.bias)))
+            grid = n.input
+            if grid is not None:
+                grid = replace(grid, behind=grid.zeros + rng.integers(-99999, 99999, len(grid.zeros)))
+            projections[op.name] = replace(n, bias=n.bias + more, input=grid)
+    return build(model.program, projections, dict(model.neurons), dict(model.mirrors))
+
+
 def _extend(b: Builder, v: int) -> None:
     kind = b.one(*KINDS)
     if kind == "project":

@@ -26,6 +26,7 @@ from ptq4snn.discovery.pairs import (
     read_neurons,
     read_projections,
 )
+from ptq4snn.discovery.positions import find_places
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.transposing import TRANSPOSED
@@ -250,6 +251,9 @@ def _read(
         hint = "all of them are excluded" if w.floating or excluded else "check the model's forward"
         raise UnsupportedModel(f"no spiking neuron ran in the forward pass that could be quantized; {hint}")
     projections = read_projections(w, neurons, streams, ties, modules, batch)
+    for name, places in find_places(graph, modules).items():
+        projections[name] = replace(projections[name], places=places)
+        _check_places(projections[name])
     return Discovery(
         graph=graph,
         specs=specs,
@@ -266,6 +270,15 @@ def _read(
             if is_projection(m) and n not in projections and not is_inside(n, excluded)
         ),
     )
+
+
+def _check_places(p: ProjectionInfo) -> None:
+    if p.over_time or p.tied or p.summed:
+        what = "reads a mean over time" if p.over_time else "is summed with others"
+        raise UnsupportedOperation(
+            f"a constant that differs from position to position is added to the output of '{p.name}', which "
+            f"{what}; add it to the output of another layer, or keep it in float: {advice([p.name])}"
+        )
 
 
 def _refuse_transposed(model: nn.Module, excluded: Collection[str]) -> None:

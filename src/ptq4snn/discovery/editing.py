@@ -66,6 +66,7 @@ class Moved(nn.Module):
     def __init__(self, kind: EditKind, axis: int) -> None:
         super().__init__()
         self.kind, self.axis, self.left_out = kind, axis, False
+        self.shift: Tensor | None = None  # of a position embedding what it adds
 
     def forward(self, x: Tensor, call: Callable[[], Tensor]) -> Tensor:
         return x if self.left_out else call()
@@ -183,14 +184,20 @@ def _affine(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
     if m._arrivals is not None:
         shape = [e.shape[0], *[1] * (-e.axis - 1)]
         zeros = torch.zeros(shape, dtype=torch.float64, device=x.device)
-        wide = tuple(a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
-        name = getattr(func, "__name__", "").strip("_").removeprefix("i")  # not in place
-        of = getattr(torch.Tensor, name, func) if name in ("add", "sub", "mul", "div") else func
-        shift = of(*_with_argument(wide, e.operand, zeros), **kwargs)
-        gain = of(*_with_argument(wide, e.operand, zeros + 1), **kwargs) - shift
+        shift = _on_zeros(e, func, args, kwargs, zeros)
+        gain = _on_zeros(e, func, args, kwargs, zeros + 1) - shift
         _arrived(m, e, gain.expand(_bare(shape, gain)).flatten(), shift.expand(_bare(shape, shift)).flatten())
         child.gain, child.shift = (t.to(child.gain) for t in m._arrivals[e.child])  # type: ignore[union-attr]
     return child(x)
+
+
+def _on_zeros(e: Edit, func: Any, args: Any, kwargs: Any, zeros: Tensor) -> Tensor:
+    """What a sum or a product makes of other numbers in the current's place, in float64."""
+    wide = tuple(a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
+    name = getattr(func, "__name__", "").strip("_").removeprefix("i")  # not in place
+    of = getattr(torch.Tensor, name, func) if name in ("add", "sub", "mul", "div") else func
+    made: Tensor = of(*_with_argument(wide, e.operand, zeros), **kwargs)
+    return made
 
 
 def _bare(shape: list[int], like: Tensor) -> list[int]:
@@ -216,6 +223,12 @@ def _plain(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
 def _moved(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
     """`1 - x` is called as x and 1: the tensor is the operand where only one is."""
     x = next(a for a in (args[e.operand], *args) if isinstance(a, Tensor))
+    if e.kind == "position" and m._arrivals is not None:
+        shift = _on_zeros(e, func, args, kwargs, torch.zeros_like(x, dtype=torch.float64))
+        while shift.dim() > 1 and torch.equal(shift, shift[:1].expand_as(shift)):  # samples, steps
+            shift = shift[0]
+        _arrived(m, e, shift, None)
+        getattr(m, e.child).shift = m._arrivals[e.child][0]
     return getattr(m, e.child)(x, lambda: func(*args, **kwargs))
 
 

@@ -153,6 +153,10 @@ def _moved(module: nn.Module, fact: Fact) -> Fact:
     assert isinstance(module, Moved)
     if module.kind == "input":
         return fact
+    if module.kind == "position":  # what is folded behind it is not the same in front of it
+        assert isinstance(fact, Current)
+        sheets = (replace(s, ops=(*s.ops, "position"), uneven=s.uneven or "position") for s in fact.sheets)
+        return replace(fact, sheets=tuple(sheets))
     before = fact if isinstance(fact, Finished) else Finished(fact, ())
     return replace(before, then=(*before.then, (module.kind, module.axis)))
 

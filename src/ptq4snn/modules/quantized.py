@@ -39,7 +39,7 @@ __all__ = ["Integers", "QuantizedModel"]
 
 @dataclass(frozen=True)
 class Integers:
-    """Weight integers [C, ...] and bias integers [C] of one projection, carried in float64."""
+    """Weight integers [C, ...] and bias integers of one projection, [C] or [positions, C], in float64."""
 
     weight: Tensor
     bias: Tensor

@@ -15,7 +15,7 @@ from ptq4snn.network.state_layout import Layout
 
 __all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
 
-UNWRITTEN = ("emits", "lift", "raw_scales", "raw_zeros", "then")  # fields that may be missing
+UNWRITTEN = ("emits", "lift", "raw_scales", "raw_zeros", "then", "places")  # fields that may be missing
 Numbers = tuple[float, ...]
 Integers = tuple[int, ...]
 
@@ -64,6 +64,7 @@ class ProjectionPlan:
     input: InputPlan | None = None
     rescale: RescalePlan | None = None
     decode: bool = False
+    places: Integers = ()  # sizes of the output's axes, where every position has a bias of its own
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,8 @@ class Plan:
             if not out["then"]:
                 del out["then"]
         for p in d["projections"].values():
+            if not p["places"]:
+                del p["places"]
             if p["input"] is not None and not p["input"]["raw_scales"]:
                 del p["input"]["raw_scales"], p["input"]["raw_zeros"]
         for name, n in self.neurons.items():

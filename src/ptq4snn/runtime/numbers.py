@@ -44,7 +44,7 @@ def projection_numbers(p: ProjectionPlan, weight: NDArray[Any], bias: NDArray[An
     return ProjectionNumbers(
         weight=np.ascontiguousarray(q.astype(np.int8)),
         bits=bits,
-        bias=_vector(bias, -INT32, INT32 - 1, f"{what}: a bias"),
+        bias=_biases(bias, f"{what}: a bias"),
         shift=shift,
         over_time=_flag(p.over_time, f"{what}: over_time"),
         input=None if p.input is None else _grid(p.input, what),
@@ -52,6 +52,16 @@ def projection_numbers(p: ProjectionPlan, weight: NDArray[Any], bias: NDArray[An
         unit=lattice * 2.0**-shift,
         role=_word(p.role, ROLES, f"{what}: role"),
     )
+
+
+def _biases(x: NDArray[Any], what: str) -> Integers:
+    """One for each channel, or for each position and channel."""
+    if np.ndim(x) != 2:
+        return _vector(x, -INT32, INT32 - 1, what)
+    found = _integers(x, -INT32, INT32 - 1, what)
+    if not found.size:
+        raise BundleError(f"{what} is missing; make the bundle again")
+    return found
 
 
 def _grid(p: InputPlan, what: str) -> InputGrid:

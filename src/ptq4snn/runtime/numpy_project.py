@@ -42,9 +42,10 @@ def rshift_even(a: Integers, n: int) -> Integers:
 
 
 def border_map(n: ProjectionNumbers, op: Project, positions: int) -> Integers:
-    """The bias with the input's zero point under the taps inside: [1 or P_out, Cout]."""
+    """The bias, of each position where it has one, with the input's zero point under the taps inside: [1 or
+    P_out, Cout]."""
     if n.input is None or not n.input.inside.any():
-        return n.bias[None]
+        return n.bias if n.bias.ndim == 2 else n.bias[None]
     groups, (cout, inside) = op.groups, n.weight.shape[:2]
     zeros = np.broadcast_to(n.input.inside, (inside * groups,)).reshape(groups, 1, inside, 1)
     w = n.weight.reshape(groups, cout // groups, inside, -1).astype(np.int64)

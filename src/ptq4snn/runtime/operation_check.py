@@ -88,7 +88,10 @@ def _project(op: ops.Project, p: Place) -> None:
     need(y.channels % groups == 0 and x.channels % groups == 0, "channels do not divide into its groups")
     wanted = (y.channels, x.channels // groups, *kernel)
     need(shape == wanted, f"its weight has the shape {list(shape)}, not {list(wanted)}")
-    vectors = [numbers.bias, numbers.unit]
+    vectors = [numbers.unit, *([numbers.bias] if numbers.bias.ndim == 1 else [])]
+    if numbers.bias.ndim == 2:
+        need(numbers.bias.shape == (y.positions, y.channels), "it has biases of other positions")
+        need(not numbers.over_time, "it has biases of positions behind a mean over time")
     if numbers.rescale is not None:
         vectors += [numbers.rescale.multipliers, numbers.rescale.shifts, numbers.rescale.scales]
     need(all(len(v) == y.channels for v in vectors), f"its vectors have not {y.channels} channels")

@@ -134,7 +134,10 @@ def check_projection(p: ProjectionPlan, n: ProjectionNumbers) -> None:
     channels = n.weight.shape[0] if n.weight.ndim else 0
     need(n.weight.ndim >= 2 and n.weight.size > 0, "its weight has no channels")
     need(n.weight.ndim <= 2 + MAX_RANK, f"its weight has more than {MAX_RANK} axes")
-    need(len(n.bias) == channels, f"it has {len(n.bias)} biases for {channels} channels")
+    need(n.bias.shape[-1] == channels, f"it has {n.bias.shape[-1]} biases for {channels} channels")
+    sizes = wholes(p.places, 1, MAX_ELEMENTS, "the places of its biases", MAX_RANK)
+    placed = n.bias.shape[:-1] == ((prod(sizes),) if sizes else ())
+    need(placed, "it has biases for other positions than it says")
     _scales(p.scales, channels, "scales")
     lattice = _scales(p.lattice, channels, "lattice")
     real(p.quantum, LEAST, MOST, "the quantum")

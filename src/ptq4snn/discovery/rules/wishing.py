@@ -2,6 +2,7 @@
 
 spikes + current      the spikes through a projection with weights of one
 current * p, + p      a scale or a constant for each channel: a norm, folded into the projection
+current + p           a constant for each position: a bias of the projection for each
 """
 
 from __future__ import annotations
@@ -56,10 +57,20 @@ def _affine(
         return None
     operand = node.given[("self", "other")[1 - at]]
     size = g.values[operand.value].shape if isinstance(operand, Ref) else ()
-    if any(n > 1 and d - len(size) != axis for d, n in enumerate(size)):
-        return None  # it differs from place to place
     assert g.wishes is not None
+    if any(n > 1 and d - len(size) != axis for d, n in enumerate(size)):  # it differs from place to place
+        return _position(g, node, current, other, at)
     g.wishes.append(Wish("affine", node, at, (shape[axis],), axis, (current.projections, other.learned)))
+    return current
+
+
+def _position(g: Graph, node: Node, current: Current, other: Constant, at: int) -> Fact | None:
+    """A position embedding, which becomes a bias of the projection that alone makes the current."""
+    added = node.op in ("add", "sub", "rsub") and calls.addends(node)[at] == 1.0
+    if not added or len(current.sheets) > 1:
+        return None
+    assert g.wishes is not None
+    g.wishes.append(Wish("position", node, at, (1,), -1, (current.projections, other.learned)))
     return current
 
 

@@ -22,6 +22,8 @@ def projection_node(
     n = w.model.projections[op.name]
     if n.rescale is not None:
         raise w.refuse(op, "it writes a stream or a chain, whose saturation NIR has no words for")
+    if n.bias.ndim == 2:
+        raise w.refuse(op, "it has a bias for each position, and a NIR node has one for each channel")
     channels = n.weight.shape[0]
     step = (n.unit * 2.0**n.shift).reshape(-1, *[1] * (n.weight.ndim - 1))
     weight = n.weight.astype(np.float64) * step
