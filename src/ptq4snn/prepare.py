@@ -20,7 +20,7 @@ from ptq4snn.discovery.editing import leave_out
 from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.discovery.input_types import input_type, refuse_several_inputs, widened
-from ptq4snn.discovery.looping import Looped
+from ptq4snn.discovery.looping import Looped, refuse_forgetful
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.errors import CheckpointError, RecipeError, SilentNetworkWarning, UnsupportedModel
@@ -170,6 +170,7 @@ def prepare(
     first = calibration.cast(input_type(original, first.narrow(batch_axis, 0, 1)))
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
     refuse_unbatched(model, few, batch_axis)
+    refuse_forgetful(model, few, batch_axis)
     bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
     discovery = discover(model, few, batch_axis, excluded)
     if discovery.edits:  # what an edited call computes with must not hang on the sample
