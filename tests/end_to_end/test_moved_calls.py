@@ -19,6 +19,9 @@ from ptq4snn import runtime
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.models.neuron import LIF
 
+snn = pytest.importorskip("snntorch")
+utils = pytest.importorskip("snntorch.utils")
+
 STEPS = 4
 PIXELS = (drawn(32, 3, 6, 6) * 255).round()
 Front = Callable[[Any, Tensor], Tensor]
@@ -189,3 +192,37 @@ def test_exporters_do_it_or_refuse_it_by_name(tmp_path: Path) -> None:
     session = ort.InferenceSession(tmp_path / "q.onnx")
     (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     np.testing.assert_array_equal(found, runtime.load(bundle)(x.numpy()))
+
+
+class Step(nn.Module):
+    """One step a call; `inside`: normalised by the net itself, else by the loop around it."""
+
+    def __init__(self, inside: bool) -> None:
+        super().__init__()
+        self.inside = inside
+        self.a, self.n, self.b = nn.Linear(8, 16), snn.Leaky(0.9, init_hidden=True), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.b(self.n(self.a((x - 0.5) / 0.25 if self.inside else x)))
+        return out
+
+
+def loop(model: Any, x: Tensor) -> Tensor:
+    net = getattr(model, "model", model)
+    utils.reset(net)
+    inside = getattr(net, "inside", True)
+    out = torch.stack([model(x if inside else (x - 0.5) / 0.25) for _ in range(5)]).mean(0)
+    return out.softmax(1)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_loops_around_the_net(inside: bool, tmp_path: Path) -> None:
+    """What the loop does stays the loop's: a step reads what it is given."""
+    x = drawn(48, 8)
+    q = ptq4snn.quantize(seeded(lambda: Step(inside)), x, "fast+w4m4", loop=loop)
+    assert ("input" in {e.kind for e in q.plan.edits}) is inside
+    torch.testing.assert_close(loop(q, x), q.sequence(x))
+    assert (q.program is not None) is inside
+    if inside:
+        q.save(tmp_path / "q.ptq")
+        np.testing.assert_array_equal(runtime.load(tmp_path / "q.ptq")(x.numpy()), q.sequence(x).numpy())

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.graph import Graph, Node, Ref, Wish
+from ptq4snn.discovery.looping import Looped
 from ptq4snn.discovery.needed_edits import constants, edits_of
 from ptq4snn.discovery.operations import KINDS
 from ptq4snn.discovery.record import FACTORIES
@@ -31,6 +32,7 @@ __all__ = ["Moves", "find_moves"]
 
 FINISHING = {"_softmax": "softmax", "_log_softmax": "log_softmax", "argmax": "argmax"}
 AFFINE = {*KINDS["add"], *KINDS["multiply"]}
+FIRST_CALL = 1  # of a module, in a recording
 FLAT = 1e-9  # a factor that differs less from pixel to pixel is one
 
 
@@ -46,11 +48,18 @@ class Moves:
 def find_moves(graph: Graph, model: nn.Module, sample: Tensor) -> Moves:
     """What can move. The model is not changed."""
     wishes, inputs = _on_the_input(graph), {}
+    if isinstance(model, Looped) and any(w.node.scope == "" and _is_outside(w.node) for w in wishes):
+        wishes = []  # a loop around the net does it, and a step by itself would read what it made
     if wishes:
         inputs = _affines(graph, model, sample)
     if not inputs:
         wishes = []
     return Moves(tuple(edits_of(graph, [*wishes, *_at_the_end(graph)], model)), inputs)
+
+
+def _is_outside(node: Node) -> bool:
+    """Whether it stands in the loop around a net, not in the net's own forward."""
+    return node.site is not None and node.site.call == FIRST_CALL
 
 
 def _at_the_end(graph: Graph) -> list[Wish]:
