@@ -130,9 +130,9 @@ class Assembly:
             norms=d.norms,
             projections=self._projections,
             neurons=neurons,
-            outputs=tuple(OutputPlan(o.projection, o.axis, o.then) for o in d.outputs),
+            outputs=tuple(OutputPlan(o.projection, o.axis, o.then, o.scales) for o in d.outputs),
             mirrors={n: self._mirror(m) for n, m in self.folded.mirrors.items()},
-            step_outputs=tuple(OutputPlan(o.projection, o.axis, o.then) for o in d.step_outputs),
+            step_outputs=tuple(OutputPlan(o.projection, o.axis, o.then, o.scales) for o in d.step_outputs),
             excluded=d.excluded,
             edits=d.edits,
         )

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from ptq4snn.bridge.basis import Basis
-from ptq4snn.bridge.weights import input_scales, shifted_scales, weight_bits, weight_floor
+from ptq4snn.bridge.weights import shifted_scales, weight_bits, weight_floor
 from ptq4snn.discovery.pairs import ProjectionInfo
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
-from ptq4snn.numerics.nearest import QuantWeight, round_nearest
+from ptq4snn.numerics.nearest import QuantWeight, input_scales, round_nearest
 
 __all__ = ["ProjectionLattice", "one_scale", "projection_lattice", "tied_scales"]
 

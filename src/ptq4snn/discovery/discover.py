@@ -29,6 +29,7 @@ from ptq4snn.discovery.pairs import (
 from ptq4snn.discovery.positions import find_places
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.resetting import reset_neurons
+from ptq4snn.discovery.spike_scales import find_spike_scales
 from ptq4snn.discovery.transposing import TRANSPOSED
 from ptq4snn.discovery.unknown import no_neurons, unknown_neuron
 from ptq4snn.discovery.walk import Then, Walk, is_projection, walk
@@ -49,6 +50,7 @@ class OutputInfo:
     projection: str | None
     axis: int
     then: tuple[tuple[str, int], ...] = ()  # softmax, argmax and their axes from the end, behind that
+    scales: tuple[float, ...] = ()  # of spikes: what those of each channel along `axis` are worth
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Discovery:
     step_outputs: tuple[OutputInfo, ...]  # of one step of a net inside its loop
     excluded: tuple[str, ...]  # modules that stay float
     single_step: bool  # every neuron was called once, on one time step, and keeps its state for the next
+    folded_calls: tuple[str, ...]  # of those that moved: what is in the weights already when BatchNorms are
     unused_neurons: tuple[str, ...]
     unused_projections: tuple[str, ...]
     edits: tuple[Edit, ...] = ()  # of calls in the model's code
@@ -254,15 +257,20 @@ def _read(
     for name, places in find_places(graph, modules).items():
         projections[name] = replace(projections[name], places=places)
         _check_places(projections[name])
+    scales = find_spike_scales(graph, modules)
+    for name, columns in scales.columns.items():
+        projections[name] = replace(projections[name], columns=columns)
+    outputs = _read_outputs(w, w.outputs, w.then, projections, streams)
     return Discovery(
         graph=graph,
         specs=specs,
         neurons=neurons,
         projections=projections,
-        outputs=_read_outputs(w, w.outputs, w.then, projections, streams),
+        outputs=tuple(_worth(o, scales.outputs.get(v)) for o, v in zip(outputs, graph.outputs, strict=True)),
         step_outputs=_read_outputs(w, w.step_outputs, w.step_then, projections, streams),
         excluded=(*excluded, *dict.fromkeys(w.floating)),
         single_step=all(c.steps is None for c in w.neurons) and set(w.steps.values()) == {1},
+        folded_calls=tuple(sorted(scales.folded)),
         unused_neurons=tuple(n for n in specs if n not in neurons),
         unused_projections=tuple(
             n
@@ -270,6 +278,11 @@ def _read(
             if is_projection(m) and n not in projections and not is_inside(n, excluded)
         ),
     )
+
+
+def _worth(output: OutputInfo, found: tuple[int, Tensor] | None) -> OutputInfo:
+    """With factors of spikes that are returned."""
+    return output if found is None else replace(output, axis=found[0], scales=tuple(found[1].tolist()))
 
 
 def _check_places(p: ProjectionInfo) -> None:

@@ -66,7 +66,7 @@ class Moved(nn.Module):
     def __init__(self, kind: EditKind, axis: int) -> None:
         super().__init__()
         self.kind, self.axis, self.left_out = kind, axis, False
-        self.shift: Tensor | None = None  # of a position embedding what it adds
+        self.constant: Tensor | None = None  # what a position embedding adds, or spikes are multiplied with
 
     def forward(self, x: Tensor, call: Callable[[], Tensor]) -> Tensor:
         return x if self.left_out else call()
@@ -113,10 +113,10 @@ def edited_modules(model: nn.Module) -> list[Edited]:
     return [m for m in model.modules() if isinstance(m, Edited)]
 
 
-def leave_out(model: nn.Module, kinds: Iterable[str] = MOVED) -> None:
-    """The model from now on without the calls that moved, of these kinds."""
-    for m in model.modules():
-        if isinstance(m, Moved) and m.kind in kinds:
+def leave_out(model: nn.Module, kinds: Iterable[str] = MOVED, names: Iterable[str] = ()) -> None:
+    """The model from now on without the calls that moved, of these kinds or names."""
+    for name, m in model.named_modules():
+        if isinstance(m, Moved) and (m.kind in kinds or name in names):
             m.left_out = True
 
 
@@ -184,19 +184,19 @@ def _affine(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
     if m._arrivals is not None:
         shape = [e.shape[0], *[1] * (-e.axis - 1)]
         zeros = torch.zeros(shape, dtype=torch.float64, device=x.device)
-        shift = _on_zeros(e, func, args, kwargs, zeros)
-        gain = _on_zeros(e, func, args, kwargs, zeros + 1) - shift
+        shift = _on_others(e, func, args, kwargs, zeros)
+        gain = _on_others(e, func, args, kwargs, zeros + 1) - shift
         _arrived(m, e, gain.expand(_bare(shape, gain)).flatten(), shift.expand(_bare(shape, shift)).flatten())
         child.gain, child.shift = (t.to(child.gain) for t in m._arrivals[e.child])  # type: ignore[union-attr]
     return child(x)
 
 
-def _on_zeros(e: Edit, func: Any, args: Any, kwargs: Any, zeros: Tensor) -> Tensor:
+def _on_others(e: Edit, func: Any, args: Any, kwargs: Any, others: Tensor) -> Tensor:
     """What a sum or a product makes of other numbers in the current's place, in float64."""
     wide = tuple(a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
     name = getattr(func, "__name__", "").strip("_").removeprefix("i")  # not in place
     of = getattr(torch.Tensor, name, func) if name in ("add", "sub", "mul", "div") else func
-    made: Tensor = of(*_with_argument(wide, e.operand, zeros), **kwargs)
+    made: Tensor = of(*_with_argument(wide, e.operand, others), **kwargs)
     return made
 
 
@@ -223,12 +223,13 @@ def _plain(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
 def _moved(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
     """`1 - x` is called as x and 1: the tensor is the operand where only one is."""
     x = next(a for a in (args[e.operand], *args) if isinstance(a, Tensor))
-    if e.kind == "position" and m._arrivals is not None:
-        shift = _on_zeros(e, func, args, kwargs, torch.zeros_like(x, dtype=torch.float64))
-        while shift.dim() > 1 and torch.equal(shift, shift[:1].expand_as(shift)):  # samples, steps
-            shift = shift[0]
-        _arrived(m, e, shift, None)
-        getattr(m, e.child).shift = m._arrivals[e.child][0]
+    if e.kind in ("position", "scale") and m._arrivals is not None:
+        like = torch.full_like(x, float(e.kind == "scale"), dtype=torch.float64)
+        constant = _on_others(e, func, args, kwargs, like)
+        while constant.dim() > 1 and torch.equal(constant, constant[:1].expand_as(constant)):
+            constant = constant[0]  # the same for all samples, and at all steps
+        _arrived(m, e, constant, None)
+        getattr(m, e.child).constant = m._arrivals[e.child][0]
     return getattr(m, e.child)(x, lambda: func(*args, **kwargs))
 
 

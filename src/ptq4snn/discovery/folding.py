@@ -30,6 +30,7 @@ from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import Compound, NeuronSpec, Shell, adapter_of
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
+from ptq4snn.numerics.nearest import input_scales
 
 __all__ = ["Folded", "fold", "verify"]
 
@@ -98,6 +99,8 @@ def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = Non
         if mirror is not None:
             _check_mirror(discovery, name, mirror)
             mirrors[info.norms[-1].name] = replace(mirror, shift=mirror.shift * gain)
+        if info.columns is not None:
+            weight = weight * input_scales(weight, info.columns.to(weight))
         rows = gain.view(-1, *[1] * (weight.dim() - 1))
         _store(folded.get_submodule(name), weight * rows, bias * gain if bias is not None else None)
         if info.places is not None:
@@ -108,7 +111,7 @@ def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = Non
             for n in info.feeds:
                 specs[n] = replace(specs[n], gain=torch.ones_like(discovery.specs[n].gain))
     carry_constants(folded, discovery.projections, {o.projection for o in discovery.outputs})
-    leave_out(folded, ("position",))
+    leave_out(folded, ("position",), discovery.folded_calls)
     new: dict[str, nn.Module] = {n: left_of_norm(folded.get_submodule(n)) for n in discovery.norms}
     new |= {n: Mirror(m.sign, m.shift, m.axis) for n, m in mirrors.items()}
     for name in discovery.neurons:

@@ -28,12 +28,19 @@ def find_places(graph: Graph, modules: dict[str, nn.Module]) -> dict[str, Tensor
     done: set[str] = set()
     for node in graph.nodes:
         module = modules.get(node.target) if node.kind == "moved" else None
-        if not isinstance(module, Moved) or module.shift is None or node.target in done:
+        if (
+            not isinstance(module, Moved)
+            or module.kind != "position"
+            or module.constant is None
+            or node.target in done
+        ):
             continue
         done.add(node.target)
         try:
             first, numbers = _numbered(graph, node)
-            places = _by_position(first, numbers, module.shift.double().cpu(), graph, modules[first.target])
+            places = _by_position(
+                first, numbers, module.constant.double().cpu(), graph, modules[first.target]
+            )
         except Unfollowed as why:
             place = node.target.rpartition(".")[0]
             raise UnsupportedOperation(

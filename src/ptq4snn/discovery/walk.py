@@ -151,7 +151,7 @@ def _visit(w: Walk, graph: Graph, node: Node, modules: dict[str, nn.Module]) -> 
 def _moved(module: nn.Module, fact: Fact) -> Fact:
     """Behind a call that the quantized model leaves out."""
     assert isinstance(module, Moved)
-    if module.kind == "input":
+    if module.kind in ("input", "scale"):
         return fact
     if module.kind == "position":  # what is folded behind it is not the same in front of it
         assert isinstance(fact, Current)

@@ -150,6 +150,9 @@ class QuantizedModel(nn.Module):
         model's forward ends with."""
         how, x = outputs[number], plain(x)
         x = self._rounded_once(x, number) if outputs is self.plan.outputs else x
+        if how.output_scales:
+            worth = torch.tensor(how.output_scales, dtype=torch.float64, device=x.device)
+            x = (x.double() * worth.view(-1, *[1] * (-how.axis - 1))).float()
         x = x if how.projection is None else self._real(x, how)
         return finish(x, how.then) if self.finishes else x
 

@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 __all__ = ["KINDS", "MOVED", "Edit", "EditKind"]
 
-EditKind = Literal["shortcut", "affine", "plain", "position", "input", "softmax", "log_softmax", "argmax"]
-MOVED = ("position", "input", "softmax", "log_softmax", "argmax")
+EditKind = Literal[
+    "shortcut", "affine", "plain", "position", "scale", "input", "softmax", "log_softmax", "argmax"
+]
+MOVED = ("position", "scale", "input", "softmax", "log_softmax", "argmax")
 KINDS = ("shortcut", "affine", "plain", *MOVED)
 
 
@@ -25,6 +27,7 @@ class Edit:
     affine    a scale or a constant for each channel of a current is a norm, to be folded
     plain     linear, convolution or matrix product with a parameter: a projection
     position  a constant that differs from position to position: in the bias of the projection in front of it
+    scale     spikes times a factor of their channel: in the weights that read them, or behind the outputs
     input     a factor or a constant on the input's way to its first layer: in the grid that reads the input
     softmax, log_softmax, argmax    at the end of forward: behind the decoded outputs
     """

@@ -15,7 +15,8 @@ from ptq4snn.network.state_layout import Layout
 
 __all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
 
-UNWRITTEN = ("emits", "lift", "raw_scales", "raw_zeros", "then", "places")  # fields that may be missing
+# fields that may be missing
+UNWRITTEN = ("emits", "lift", "raw_scales", "raw_zeros", "then", "places", "output_scales")
 Numbers = tuple[float, ...]
 Integers = tuple[int, ...]
 
@@ -126,6 +127,7 @@ class OutputPlan:
     projection: str | None
     axis: int
     then: tuple[tuple[str, int], ...] = ()  # softmax, log_softmax, argmax: what, and its axis from the end
+    output_scales: Numbers = ()  # of spikes: what those of each channel along `axis` are worth
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,9 @@ class Plan:
         if not self.edits:
             del d["edits"]
         for out in (*d["outputs"], *d["step_outputs"]):
-            if not out["then"]:
-                del out["then"]
+            for field in ("then", "output_scales"):
+                if not out[field]:
+                    del out[field]
         for p in d["projections"].values():
             if not p["places"]:
                 del p["places"]

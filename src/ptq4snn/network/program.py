@@ -216,7 +216,8 @@ class Output:
     (["div", x], ["mul", x], or ["steps"]: divided by the number of steps), x and each result rounded to
     dtype. Then what they are worth:
 
-    count      nothing else happens: spikes, or numbers made of spikes
+    count      nothing else happens: spikes, or numbers made of spikes; with `scales` they are multiplied by
+               these along `axis`, in float64, rounded to float32
     current    times the lattice of the projection `name` (2^-shift of it, or its rescale's scales), along
                `axis` of `shape` counted from the end, in float64, rounded to float32
     potential  times the unit of the neuron `name`, plus v_rest, in float64, rounded to float32
@@ -236,13 +237,14 @@ class Output:
     dtype: str  # "float32" | "float64"
     scalings: tuple[tuple[str, float] | tuple[str], ...]
     then: tuple[tuple[str, int], ...] = ()
+    scales: tuple[float, ...] = ()
 
     @property
     def given_type(self) -> str:
         """The type of the numbers that come out."""
         if any(how == "argmax" for how, _ in self.then):
             return "int64"
-        return self.dtype if self.kind == "count" else "float32"
+        return self.dtype if self.kind == "count" and not self.scales else "float32"
 
     @property
     def given_shape(self) -> Integers:
@@ -304,8 +306,8 @@ def asdict_shallow(x: Any) -> dict[str, Any]:
     d = {f.name: getattr(x, f.name) for f in fields(x)}
     if isinstance(x, Neuron) and not x.carried:
         del d["carried"]  # what most neurons are not is not written
-    if isinstance(x, Output) and not x.then:
-        del d["then"]
+    if isinstance(x, Output):
+        d = {k: v for k, v in d.items() if v or k not in ("then", "scales")}
     return {"kind": x.kind, **d} if isinstance(x, Operation) else d
 
 
@@ -333,7 +335,7 @@ def _from(cls: Any, d: dict[str, Any]) -> Any:
     odd = set(d) - known - {"kind"} if issubclass(cls, Operation) else set(d) - known
     if odd:
         raise ValueError(f"unknown field {min(odd)!r}")
-    unwritten = ("carried", "then")
+    unwritten = ("carried", "then", "scales")
     return cls(**{name: _field(name, d[name]) for name in known if name in d or name not in unwritten})
 
 

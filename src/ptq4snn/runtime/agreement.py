@@ -55,7 +55,8 @@ def _output(plan: OutputPlan, out: Output, what: str) -> None:
     current = out.kind == "current"
     need(plan.projection == (out.name if current else None), f"{what} is of another projection in the plan")
     axes = [out.batch_axis] if out.time_axis is None else [out.batch_axis, out.time_axis]
-    pairs = [(plan.axis, out.axis)] if current else []
+    need(plan.output_scales == out.scales, f"{what} has other scales in the plan")
+    pairs = [(plan.axis, out.axis)] if current or out.scales else []
     need([how for how, _ in plan.then] == [how for how, _ in out.then], f"{what} ends otherwise in the plan")
     pairs += [(a, b) for (_, a), (_, b) in zip(plan.then, out.then, strict=True)]
     rank = len(out.shape) + len(axes)

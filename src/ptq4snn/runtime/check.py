@@ -155,6 +155,13 @@ def _output(program: Program, numbers: Numbers, out: Output) -> None:
     need(out.kind in KINDS, "its kind is unknown")
     _scalings(out.scalings)
     _then(out.then, shape)
+    if out.scales:
+        need(out.kind == "count", "its scales are those of something else than spikes")
+        axis = whole(out.axis, -len(shape), -1, "its axis")
+        need(isinstance(out.scales, tuple) and len(out.scales) == shape[axis], "its scales are not one each")
+        for x in out.scales:
+            fine = isinstance(x, (int, float)) and not isinstance(x, bool) and 0 < abs(x) < MAX_SCALING
+            need(fine, "one of its scales is no ordinary number")
     if out.kind == "current":
         p = numbers.projections.get(out.name) if isinstance(out.name, str) else None
         if p is None:

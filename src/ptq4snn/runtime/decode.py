@@ -81,7 +81,7 @@ def worth_of(model: Model, out: Output) -> tuple[Reals, float | None] | None:
     """What follows the scalings, in float64 and rounded to float32: a factor of each element, and what is
     added; None: nothing."""
     if out.kind == "count":
-        return None
+        return (np.array(out.scales).reshape(-1, *[1] * (-out.axis - 1)), None) if out.scales else None
     assert out.name is not None
     if out.kind == "current":
         p = model.projections[out.name]

@@ -62,6 +62,9 @@ def check_plan(plan: Plan) -> None:
     need(len(plan.step_outputs) <= MAX_NAMES, "it has too many outputs of a step")
     for out in (*plan.outputs, *plan.step_outputs):
         whole(out.axis, -2 * MAX_RANK, -1 if out.projection is not None else 0, "the axis of an output")
+        worth = out.output_scales
+        need(not worth or (out.projection is None and out.axis < 0), "an output has scales of two kinds")
+        need(isinstance(worth, tuple) and all(map(_finite, worth)), "a scale of an output is no number")
         known = out.projection is None or (
             isinstance(out.projection, str) and out.projection in plan.projections
         )

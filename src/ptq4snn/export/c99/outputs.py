@@ -39,7 +39,8 @@ def copy_lines(ctx: Context, number: int) -> list[str]:
 def scales_of(model: Model, out: Output) -> tuple[Reals, float]:
     """What one step of each element is worth [*shape], behind the scalings, and what is added."""
     if out.kind == "count":
-        return np.ones(out.shape), 0.0
+        worth = np.array(out.scales or [1.0]).reshape(-1, *[1] * (-out.axis - 1))
+        return np.broadcast_to(worth, out.shape), 0.0
     name = str(out.name)
     if out.kind == "current":
         p = model.projections[name]
@@ -89,7 +90,7 @@ def decoder_lines(ctx: Context, number: int) -> list[str]:
     for what, *by in out.scalings:
         amount = f"({real})steps" if not by else f"({real}){float(by[0]).hex()}"
         body.append(f"z = z {'*' if what == 'mul' else '/'} {amount};")
-    if out.kind == "count":
+    if out.kind == "count" and not out.scales:
         body.append("return z;")
     else:
         body += [

@@ -5,6 +5,8 @@ Powers of two come from a table: ONNX has no exact ldexp.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ptq4snn.export.onnx_form.graph import Name, Nodes
@@ -35,7 +37,7 @@ def finish(nodes: Nodes, x: Name, out: Output) -> Name:
             x = nodes("ArgMax", x, axis=at, keepdims=0, select_last_index=0)
             del shape[axis]
         else:
-            dtype = "float64" if out.kind == "count" and out.dtype == "float64" else "float32"
+            dtype = replace(out, then=()).given_type
             x = nodes.cast(_normalised(nodes, nodes.cast(x, "float64"), at, shape[axis], how), dtype)
     return x
 
