@@ -306,7 +306,8 @@ def finishing(model: Model, how: str, axis: int) -> Model:
 
 
 def placed(model: Model, seed: int) -> Model:
-    """The model with projections that have a bias for each position; some quantize a normalised input."""
+    """The model with projections that have a bias for each position; those that read the input read a
+    normalised one, and counts are worth something else in each channel."""
     rng, projections = np.random.default_rng(seed), dict(model.projections)
     for op in model.program.operations:
         n = projections[op.name] if isinstance(op, Project) else None
@@ -316,7 +317,14 @@ def placed(model: Model, seed: int) -> Model:
             if grid is not None:
                 grid = replace(grid, behind=grid.zeros + rng.integers(-99999, 99999, len(grid.zeros)))
             projections[op.name] = replace(n, bias=n.bias + more, input=grid)
-    return build(model.program, projections, dict(model.neurons), dict(model.mirrors))
+    outputs = tuple(
+        replace(out, scales=tuple(rng.uniform(0.2, 2, out.shape[out.axis]).tolist()))
+        if out.kind == "count"
+        else out
+        for out in model.program.outputs
+    )
+    program = replace(model.program, outputs=outputs)
+    return build(program, projections, dict(model.neurons), dict(model.mirrors))
 
 
 def _extend(b: Builder, v: int) -> None:
