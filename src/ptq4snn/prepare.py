@@ -25,7 +25,7 @@ from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.errors import CheckpointError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.hints import hint
-from ptq4snn.modules.finishing import unfinished
+from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
 from ptq4snn.numerics.finishing import FINISHES

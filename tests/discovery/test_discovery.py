@@ -720,6 +720,7 @@ def test_layer_norm_in_the_way() -> None:
     [
         (lambda x: x - x.flip(1), "sub multiplies currents by -1"),
         (lambda x: x + torch.rand(8, 8, dtype=x.dtype), "add adds a constant"),
+        (lambda x: x * torch.rand(4, 1, 1, dtype=x.dtype), "mul multiplies by a tensor of constants"),
         (lambda x: x.clamp(-1, 1), "clamp clips currents"),
         (lambda x: x.amax(1, keepdim=True), "amax takes a maximum over several channels"),
         (lambda x: x.mean(1, keepdim=True), "mean mixes channels"),

@@ -40,6 +40,7 @@ RELU = "relu"  # among the operations of a sheet: it is not negative
 class Constant:
     value: float | None = None  # where all elements are equal
     learned: str | None = None  # the parameter it is made of
+    drawn: bool = False  # by a random generator: another one in every call
 
 
 @dataclass(frozen=True)

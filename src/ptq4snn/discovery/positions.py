@@ -46,10 +46,27 @@ def find_places(graph: Graph, modules: dict[str, nn.Module]) -> dict[str, Tensor
             raise UnsupportedOperation(
                 f"a constant that differs from position to position is added in '{place or 'the model'}' to "
                 f"a current {why}; add it right behind a layer, or keep it in float: "
-                f"{advice([place or 'LAYER'])}"
+                f"{advice(_layers_before(graph, node))}"
             ) from why
         found[first.target] = found.get(first.target, 0.0) + places
     return found
+
+
+def _layers_before(graph: Graph, node: Node) -> list[str]:
+    """The projections that a sum reads, whatever lies between."""
+    made = {v: n for n in graph.nodes for v in n.outputs}
+    todo, found, seen = [node.inputs[0]], set[str](), set[int]()
+    while todo:
+        value = todo.pop()
+        step = made.get(value)
+        if step is None or value in seen:
+            continue
+        seen.add(value)
+        if step.kind == "projection":
+            found.add(step.target)
+        else:
+            todo += step.inputs
+    return sorted(found)
 
 
 def _numbered(graph: Graph, node: Node) -> tuple[Node, Tensor]:

@@ -23,8 +23,8 @@ from ptq4snn.discovery.surgery import copy_model, replace_modules
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.frameworks import Compound, Shell, adapter_of
 from ptq4snn.modules.carrier import Clock, plain, tracked
-from ptq4snn.modules.finishing import finish
 from ptq4snn.modules.integer import IntegerCore
+from ptq4snn.modules.output_ends import finish
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.saving import save_model, signature
 from ptq4snn.network.plan import OutputPlan, Plan

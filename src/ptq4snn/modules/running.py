@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, PTQ4SNNError
-from ptq4snn.modules.finishing import finish
+from ptq4snn.modules.output_ends import finish
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.runtime.engine import Runtime

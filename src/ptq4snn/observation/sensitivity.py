@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.modules.finishing import unfinished
 from ptq4snn.modules.integer import IntegerCore
+from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import Readout, same_draws
 from ptq4snn.numerics.gradients import safe_gradients

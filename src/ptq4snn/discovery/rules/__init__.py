@@ -13,6 +13,7 @@ from ptq4snn.discovery.rules.support import Rule, Unfollowed
 __all__ = ["apply"]
 
 RULES: dict[str, Rule] = rules_by_name({**shaping.RULES, **pooling.RULES, **arithmetic.RULES})
+DRAWN = {"rand", "randn", "randint", "rand_like", "randn_like", "bernoulli", "normal", "uniform", "poisson"}
 LEARNED = {"convolution", "addmm", "mm", "bmm", "baddbmm", "linear", "matmul", "conv1d", "conv2d", "conv3d"}
 
 
@@ -40,8 +41,9 @@ def _apply(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     if kinds <= {Data, Constant}:
         learned = next((f.learned for f in facts if isinstance(f, Constant) and f.learned), None)
         floating = any(isinstance(f, Data) and f.floating for f in facts)
-        fact: Fact = Data(floating) if Data in kinds else Constant(g.values[node.outputs[0]].data, learned)
-        return [fact] * len(node.outputs)
+        drawn = node.op in DRAWN or any(isinstance(f, Constant) and f.drawn for f in facts)
+        made = Constant(g.values[node.outputs[0]].data, learned, drawn)
+        return [Data(floating) if Data in kinds else made] * len(node.outputs)
     if node.op not in RULES:
         raise Unfollowed("has no integer meaning here")
     out = RULES[node.op](g, node, facts)

@@ -21,7 +21,7 @@ __all__ = ["wished"]
 def wished(g: Graph, node: Node, pair: list[Fact], shape: tuple[int, ...]) -> Fact | None:
     """Note what has to be edited, and go on with the current as if it were done; None where nothing has to
     be or can be."""
-    if g.wishes is None or node.site is None:
+    if g.wishes is None or node.site is None or any(isinstance(f, Constant) and f.drawn for f in pair):
         return None
     if not any(isinstance(f, Current) and f.through is None for f in pair):
         return _spike_scale(g, node, pair, shape)
