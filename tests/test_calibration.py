@@ -179,11 +179,20 @@ def test_not_finite(bad: float) -> None:
 
 
 def test_different_shapes() -> None:
-    with pytest.raises(DataError, match=r"\[2, 4\] after \[2, 3\]") as e:
-        list(micro_batches([torch.zeros(4, 2, 3), torch.zeros(4, 2, 4)], 16))
+    with pytest.raises(DataError, match=r"\[3, 4\] after \[2, 3\]") as e:
+        list(micro_batches([torch.zeros(4, 2, 3), torch.zeros(4, 3, 4)], 16))
     one_sentence(e)
     with pytest.raises(DataError, match="different shapes"):
         list(micro_batches([torch.zeros(4, 2, 3), torch.zeros(4, 2)], 16))
+
+
+def test_one_axis_may_differ_and_is_never_mixed() -> None:
+    parts = [torch.full((n, 2, t), float(t)) for n, t in ((5, 3), (4, 7), (6, 3), (1, 7), (2, 3))]
+    found = list(micro_batches(parts, 4))
+    assert [tuple(x.shape) for x in found] == [
+        (4, 2, 3), (4, 2, 7), (4, 2, 3), (4, 2, 3), (1, 2, 3), (1, 2, 7)
+    ]  # fmt: skip
+    assert all(bool((x == x.shape[2]).all()) for x in found)
 
 
 def test_no_batch_axis() -> None:

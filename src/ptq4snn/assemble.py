@@ -130,9 +130,9 @@ class Assembly:
             norms=d.norms,
             projections=self._projections,
             neurons=neurons,
-            outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.outputs),
+            outputs=tuple(OutputPlan(o.projection, o.axis, o.then, o.scales) for o in d.outputs),
             mirrors={n: self._mirror(m) for n, m in self.folded.mirrors.items()},
-            step_outputs=tuple(OutputPlan(o.projection, o.axis) for o in d.step_outputs),
+            step_outputs=tuple(OutputPlan(o.projection, o.axis, o.then, o.scales) for o in d.step_outputs),
             excluded=d.excluded,
             edits=d.edits,
         )
@@ -159,7 +159,7 @@ class Assembly:
         """Weight and bias integers of every projection."""
         out = {}
         for name, p in self.lattice.projections.items():
-            bias = p.bias / p.unit
+            bias = (p.bias if p.places is None else p.bias + p.places) / p.unit
             exact = self.recipe.arithmetic == "float"
             out[name] = Integers(p.weight.integers, bias if exact else bias.round())
         return out
@@ -191,6 +191,7 @@ class Assembly:
             input=p.input,
             rescale=rescale,
             decode=p.info.decode,
+            places=() if p.info.places is None else tuple(p.info.places.shape[:-1]),
         )
 
     def _window(self, p: ProjectionLattice) -> float:

@@ -131,9 +131,14 @@ def _split(x: Tensor, y: Tensor | None, axis: int, size: int) -> list[Any]:
 
 
 def _stacked(data: Any, axis: int, labels: bool) -> Iterator[Any]:
-    """Batches of a data set's samples."""
+    """Batches of a data set's samples; recordings of different lengths in batches of their own."""
     for start in range(0, len(data), STACKED):
-        yield stacked([data[i] for i in range(start, min(start + STACKED, len(data)))], axis, labels)
+        groups: dict[tuple[int, ...], list[Any]] = {}
+        for i in range(start, min(start + STACKED, len(data))):
+            item = data[i]
+            groups.setdefault(tuple(inputs_and_labels(item, labels)[0].shape), []).append(item)
+        for items in groups.values():
+            yield stacked(items, axis, labels)
 
 
 def stacked(items: Iterable[Any], axis: int = 0, labels: bool = True) -> Any:

@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.calibration.calibration_set import Calibration, refuse_unbatched
+from ptq4snn.calibration.calibration_set import Calibration, refuse_unbatched, sizes
 from ptq4snn.calibration.packed import PackedBatch
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
+from ptq4snn.discovery.editing import leave_out
 from ptq4snn.discovery.exclusion import excluded_modules
 from ptq4snn.discovery.folding import Folded, fold, verify
 from ptq4snn.discovery.input_types import input_type, refuse_several_inputs, widened
-from ptq4snn.discovery.looping import Looped
+from ptq4snn.discovery.looping import Looped, refuse_forgetful
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.errors import CheckpointError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.hints import hint
+from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
+from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
@@ -106,15 +109,23 @@ def logits(model: nn.Module, batches: Sequence[Tensor], readout: Readout) -> Ite
     run = fastest(model)
     for x in batches:
         reset_neurons(model)
-        with torch.no_grad(), same_draws():
+        with torch.no_grad(), same_draws(), unfinished(model):
             found = readout(run(x))
         yield found
     reset_neurons(model)
 
 
 def join(batches: Sequence[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
-    """Batches of `count` micro-batches each: no integer depends on the batch, and large ones run faster."""
-    return [torch.cat(list(batches[i : i + count]), batch_axis) for i in range(0, len(batches), count)]
+    """Batches of up to `count` micro-batches of one length: no integer depends on the batch, and large ones
+    run faster."""
+    parts: list[list[Tensor]] = []
+    for x in batches:
+        fits = parts and len(parts[-1]) < count and sizes(x, batch_axis) == sizes(parts[-1][0], batch_axis)
+        if fits:
+            parts[-1].append(x)
+        else:
+            parts.append([x])
+    return [torch.cat(p, batch_axis) for p in parts]
 
 
 def check_weights(model: nn.Module) -> None:
@@ -163,14 +174,17 @@ def prepare(
     first = calibration.cast(input_type(original, first.narrow(batch_axis, 0, 1)))
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
     refuse_unbatched(model, few, batch_axis)
+    refuse_forgetful(model, few, batch_axis)
     bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
     discovery = discover(model, few, batch_axis, excluded)
     if discovery.edits:  # what an edited call computes with must not hang on the sample
         bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
     check_batch_axis(model, discovery, few, batch_axis)
     refuse_single_step(model, discovery)
+    calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
     verify(original, discovery, few)
     folded = fold(model, discovery)
+    leave_out(folded.model, FINISHES)
     readout = find_readout(folded.model, few, batch_axis)
     batches = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
     seen = observe(folded, batches, batch_axis)

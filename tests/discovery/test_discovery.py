@@ -66,7 +66,7 @@ def images(channels: int = 2, size: int = 8) -> Tensor:
 def found(net: nn.Module, x: Tensor | None = None) -> Discovery:
     """Discover and prove that folding changes no spike."""
     x = images() if x is None else x
-    d = discover(net, x)
+    d = discover(copy.deepcopy(net), x)
     verify(net, d, x)
     return d
 
@@ -599,7 +599,8 @@ def test_softmax_behind_the_classifier() -> None:
         lambda m, x: classify(m, m.lif(repeat(m.conv(x)))).softmax(-1), conv=conv(), lif=LIF(), fc=head()
     )
     d = found(net)
-    assert d.projections["fc"].decode and d.outputs[0].projection is None
+    assert not d.projections["fc"].decode and d.outputs[0].projection == "fc"
+    assert d.outputs[0].then == (("softmax", -1),)
 
 
 def test_a_part_of_the_classifier_is_decoded_where_it_is_made() -> None:
@@ -719,6 +720,7 @@ def test_layer_norm_in_the_way() -> None:
     [
         (lambda x: x - x.flip(1), "sub multiplies currents by -1"),
         (lambda x: x + torch.rand(8, 8, dtype=x.dtype), "add adds a constant"),
+        (lambda x: x * torch.rand(4, 1, 1, dtype=x.dtype), "mul multiplies by a tensor of constants"),
         (lambda x: x.clamp(-1, 1), "clamp clips currents"),
         (lambda x: x.amax(1, keepdim=True), "amax takes a maximum over several channels"),
         (lambda x: x.mean(1, keepdim=True), "mean mixes channels"),

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from ptq4snn import pipeline
 from ptq4snn.discovery.discover import discover
 from ptq4snn.discovery.folding import fold, verify
+from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.models.meta_spikeformer import BNAndPad, RepConv
 from ptq4snn.models.neuron import LIF
@@ -94,7 +95,7 @@ def test_a_repconv_folds_exactly(published: bool) -> None:
     if published:
         body.body[1] = OriginalLayer(4)
     model, x = net(nn.Sequential(body, nn.BatchNorm2d(4))), torch.randn(4, 3, 6, 6)
-    d = discover(model, x)
+    d = discover(copy_model(model), x)
     assert [n.border for n in d.projections["body.0.body.0"].norms] == [1]
     verify(model, d, x)
     folded = fold(model, d, torch.float64)
@@ -116,7 +117,7 @@ def test_a_bias_travels_through_a_chain_where_nothing_pads() -> None:
     x = torch.randn(4, 3, 6, 6)
     for padding, left in ((0, [False, False, True]), (1, [True, False, True])):
         model = net(chain(padding))
-        d = discover(model, x)
+        d = discover(copy_model(model), x)
         verify(model, d, x)
         folded = fold(model, d, torch.float64)
         assert [folded.projection(f"body.{i}").bias is not None for i in range(3)] == left

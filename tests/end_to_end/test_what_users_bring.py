@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -110,6 +110,11 @@ class Two(Net):
         return super().forward(x + more)
 
 
+class Asks(Net):
+    def forward(self, x: Tensor, *, scale: float) -> Tensor:  # type: ignore[override]
+        return super().forward(x * scale)
+
+
 class Sharded(Net):
     pass
 
@@ -121,11 +126,12 @@ Sharded.__name__ = "FullyShardedDataParallel"
     ("make", "samples", "words"),
     [
         (Two, [(X, X)], ("several inputs, x, more", "one tensor")),
+        (Asks, X, ("several inputs, x, scale", "one tensor")),
         (lambda: torch.jit.trace(Net(), X), X, ("ScriptModule", "torch.nn.Module that it was made from")),
         (Sharded, X, ("FullyShardedDataParallel", "share of the weights")),
         (lambda: object(), X, ("torch.nn.Module", "not object")),
     ],
-    ids=["two inputs", "script", "sharded", "no module"],
+    ids=["two inputs", "a keyword", "script", "sharded", "no module"],
 )
 @pytest.mark.parametrize("call", [quantized, ptq4snn.inspect])
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -144,6 +150,59 @@ def test_a_state_that_a_loop_hands_on_is_no_second_input() -> None:
         Step(), X, "w8m8", allocation="uniform", progress=False, loop=lambda net, x: net(x, torch.zeros(1))
     )
     assert torch.equal(q.sequence(X), quantized(Net(), X)(X))
+
+
+def test_arguments_that_may_be_left_out_are(expected: ptq4snn.QuantizedModel, tmp_path: Path) -> None:
+    class Optional(Net):
+        def forward(  # type: ignore[override]
+            self, x: Tensor, state: Tensor | None = None, *more: Tensor, scale: float = 1.0, **rest: Any
+        ) -> tuple[Tensor, Tensor | None]:
+            return super().forward(x * scale), state
+
+    q = quantized(Optional(), X)
+    assert torch.equal(q(X)[0], expected(X)) and q(X)[1] is None
+    assert q.program is not None
+    q.save(tmp_path / "q.ptq")
+    assert torch.equal(torch.from_numpy(ptq4snn.runtime.load(tmp_path / "q.ptq")(X.numpy())), expected(X))
+
+
+def test_a_batch_with_two_inputs_is_refused_by_name() -> None:
+    with pytest.raises(DataError, match="a batch holds 2 inputs beside its labels"):
+        quantized(Net(), [((X, X), torch.zeros(len(X)))])
+    with pytest.raises(DataError, match="'left', 'right': name its samples x"):
+        quantized(Net(), [{"left": X, "right": X}])
+
+
+def test_a_state_that_nobody_hands_on_is_named() -> None:
+    snn = pytest.importorskip("snntorch")
+
+    class Step(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.n, self.b = nn.Linear(8, 16), snn.Leaky(0.9), nn.Linear(16, 3)
+
+        def forward(self, x: Tensor, mem: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            spikes, mem = self.n(self.a(x), self.n.init_leaky() if mem is None else mem)
+            assert mem is not None
+            return self.b(spikes), mem
+
+    def handed_on(net: nn.Module, x: Tensor) -> Tensor:
+        out, mem = net(x[0])
+        for frame in x[1:]:
+            more, mem = net(frame, mem)
+            out = out + more
+        return cast(Tensor, out)
+
+    frames = X.transpose(0, 1).contiguous()
+    with pytest.raises(UnsupportedModel, match=r"by an argument \(mem\). Give loop=") as e:
+        ptq4snn.quantize(Step(), frames, "fast+w8m8", batch_axis=1, steps=5)
+    assert str(e.value).count(". ") <= 1
+    q = ptq4snn.quantize(Step(), frames, "fast+w8m8", batch_axis=1, loop=handed_on)
+    assert q.program is not None, q.not_lowered
+    forgetful = ptq4snn.quantize(
+        Step(), frames, "fast+w8m8", batch_axis=1, loop=lambda net, x: sum(net(f)[0] for f in x)
+    )
+    assert forgetful.program is None and "starts from zeros again" in forgetful.not_lowered
 
 
 def test_what_the_module_calls_itself_is_no_input(expected: ptq4snn.QuantizedModel) -> None:

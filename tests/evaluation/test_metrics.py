@@ -119,9 +119,11 @@ def test_images_of_other_sizes() -> None:
         evaluate(nn.Sequential(nn.Flatten(), nn.Linear(6 * 16, 3)), [random(2, 6, 4, 4), random(2, 6, 5, 4)])
 
 
-@pytest.mark.parametrize("shapes", [((2, 6), (2, 5)), ((2, 3, 4), (2, 3, 5)), ((2, 3, 4, 4), (2, 1, 4, 4))])
+@pytest.mark.parametrize(
+    "shapes", [((2, 6), (2, 6, 1)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 5, 4, 4), (2, 1, 4, 4, 4))]
+)
 def test_other_differences_are_refused(shapes: tuple[tuple[int, ...], ...]) -> None:
-    with pytest.raises(DataError, match=r"only the number of samples, and height and width"):
+    with pytest.raises(DataError, match=r"only the number of samples and of time steps, and height"):
         evaluate(nn.Flatten(), [random(*shape) for shape in shapes])
 
 

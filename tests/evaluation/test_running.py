@@ -44,9 +44,9 @@ class Counter:
         self.samples = 0
         inner = running.Packed.tensors
 
-        def tensors(packed: running.Packed, x: torch.Tensor) -> Any:
+        def tensors(packed: running.Packed, model: ptq4snn.QuantizedModel, x: torch.Tensor) -> Any:
             self.samples += len(x)
-            return inner(packed, x)
+            return inner(packed, model, x)
 
         monkeypatch.setattr(running.Packed, "tensors", tensors)
 

@@ -91,7 +91,8 @@ def expected(case: Case) -> bytes:
 
 def _flat(y: Any, out: Any) -> Any:
     """A decoded output of one sample and one step, in the order of its shape."""
-    axes = [out.batch_axis] if out.time_axis is None else [out.time_axis, out.batch_axis]
+    batch, time = out.given_axes
+    axes = [batch] if time is None else [time, batch]
     return np.moveaxis(y, axes, list(range(len(axes)))).reshape(-1)
 
 
@@ -218,11 +219,12 @@ def _outputs(case: Case) -> list[str]:
     lines = []
     for n, out in enumerate(case.model.program.outputs):
         size = int(np.prod(out.shape))
-        kind = "double" if out.kind == "count" and out.dtype == "float64" else "float"
+        kind = {"float64": "double", "float32": "float", "int64": "int64_t"}[out.given_type]
+        given = int(np.prod(out.given_shape))
         lines.append(f"for (int i = 0; i < {size}; i++) {{ whole((int64_t)out[t].o{n}[i]); }}")
         if not fixed_steps(case.model):
             lines += [f"{{ static {kind} y[{size}]; {case.source.name}_decode{n}(&out[t], s.steps, y);"]
-            lines += [f"  for (int i = 0; i < {size}; i++) {{ real((double)y[i]); }} }}"]
+            lines += [f"  for (int i = 0; i < {given}; i++) {{ real((double)y[i]); }} }}"]
     return lines
 
 

@@ -11,10 +11,11 @@ from export.trained import inputs, trained_bundle
 from hypothesis import assume, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from runtime.programs import models, random_input, random_model
+from runtime.programs import finishing, models, placed, random_input, random_model
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.network.program import Delay, Neuron, TimeSum
+from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.runtime.engine import Runtime, is_causal
 from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
@@ -50,10 +51,11 @@ def wanted(model: Model, y: Any) -> list[Any]:
     outputs = y if isinstance(y, tuple) else (y,)
     moved = []
     for array, out in zip(outputs, model.program.outputs, strict=True):
-        if out.time_axis is None:
-            moved.append(np.moveaxis(array, out.batch_axis, 0))
+        batch_axis, time_axis = out.given_axes
+        if time_axis is None:
+            moved.append(np.moveaxis(array, batch_axis, 0))
         else:
-            moved.append(np.moveaxis(array, (out.batch_axis, out.time_axis), (0, 1)))
+            moved.append(np.moveaxis(array, (batch_axis, time_axis), (0, 1)))
     return moved
 
 
@@ -128,6 +130,19 @@ def test_steps(model: Model) -> None:
         for i, op in enumerate(kept(model)):
             if isinstance(op, TimeSum):
                 np.testing.assert_array_equal(states[f"state{i}"], packed.sums[op.output])
+
+
+@pytest.mark.parametrize("how", FINISHES)
+def test_outputs_that_end_with_a_softmax_or_the_like(how: str) -> None:
+    for seed in range(12):
+        model = placed(finishing(random_model(seed, 4), how, -1 - seed % 2), seed)
+        if not is_causal(model.program):
+            continue
+        x = random_input(model, 1, BATCH)
+        for form in ("unrolled", "scan"):
+            made = onnx_model(model, form, model.program.steps)
+            found = session(made).run(None, {"x": batch_first(model, x)})
+            same(found, wanted(model, Runtime(model, "numpy")(x)))
 
 
 def _inputs(run: Any) -> set[str]:

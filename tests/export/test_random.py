@@ -13,10 +13,12 @@ import pytest
 from export.cases import random_case
 from export.harness import SANITIZED, build, case, compare, has_sanitizers, results, run
 from export.test_boards import BOARDS
-from runtime.programs import random_input, random_model
+from runtime.programs import finishing, placed, random_input, random_model
 
+from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.export.c99.source import fixed_steps
 from ptq4snn.network.program import OPERATIONS, Clip, Neuron, Project
+from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.runtime.decode import late_heads
 from ptq4snn.runtime.loading import build as build_model
 from ptq4snn.runtime.parameters import Model
@@ -34,6 +36,30 @@ def test_random_programs(compiler: str, tmp_path: Path) -> None:
     compare(cases, results(build(cases, tmp_path, compiler, SANITIZED if sanitized else ["-O1"]), cases))
     if not sanitized:
         pytest.skip(f"{compiler} has no sanitizers here: its programs were compared without them")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_outputs_that_end_with_a_softmax_or_the_like(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler} here")
+    cases = []
+    for n, (how, axis) in enumerate(product(FINISHES, (-1, -2))):
+        model = finishing(random_model(30 + n, operations=3, work=800), how, axis)
+        steps = model.program.steps
+        cases.append(case(model, f"m{n}", random_input(model, n, 1), steps))
+        there = placed(model, n)  # and a bias for each position
+        cases.append(case(there, f"p{n}", random_input(there, n, 1), steps))
+    sanitizers = SANITIZED[1:] if has_sanitizers(compiler, tmp_path) else ()
+    compare(cases, results(build(cases, tmp_path, compiler, ("-O2", *sanitizers)), cases))
+
+
+def test_two_ends_in_a_row_are_refused_by_name() -> None:
+    model = finishing(random_model(3), "softmax", -1)
+    then = (("softmax", -1), ("argmax", -1))
+    outputs = tuple(replace(out, then=then) for out in model.program.outputs)
+    both = replace(model, program=replace(model.program, outputs=outputs))
+    with pytest.raises(PTQ4SNNError, match="softmax and argmax"):
+        case(both, "net", random_input(both, 0, 1), 1)
 
 
 def test_a_mean_over_time_that_more_than_the_output_reads(tmp_path: Path) -> None:

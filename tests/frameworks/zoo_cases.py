@@ -255,12 +255,19 @@ class _Ann(nn.Module):
         return out
 
 
+class _Normalised(_Ann):
+    """With MNIST's usual normalisation in its forward."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward((x - 0.1307) / 0.3081)
+
+
 def _converted_cases() -> list[Case]:
     """IF nodes with soft reset between scalers, one step a call, T = 32."""
     from spikingjelly.activation_based import ann2snn
 
-    def converted(pool: type[nn.Module], **more: Any) -> nn.Module:
-        ann, data = _Ann(pool).eval(), [(torch.rand(32, 1, 16, 16), torch.zeros(32))]
+    def converted(pool: type[nn.Module], kind: type[_Ann] = _Ann, **more: Any) -> nn.Module:
+        ann, data = kind(pool).eval(), [(torch.rand(32, 1, 16, 16), torch.zeros(32))]
         if hasattr(ann2snn, "RateCodingRecipe"):  # 2.0.0
             recipe = ann2snn.RateCodingRecipe(data, mode="99.9%", **more)
             return ann2snn.FXConverter(recipe).convert(ann).eval()
@@ -271,7 +278,10 @@ def _converted_cases() -> list[Case]:
         Case("ann2snn, mean pools", lambda: converted(nn.AvgPool2d), x, how),
         Case("ann2snn, max-pools", lambda: converted(nn.MaxPool2d), x, how),
     ]
-    if hasattr(ann2snn, "RateCodingRecipe"):
+    if not hasattr(ann2snn, "RateCodingRecipe"):  # the newer converter takes no arithmetic between layers
+        made = partial(converted, nn.AvgPool2d, _Normalised)
+        cases.append(Case("ann2snn, input normalised in forward", made, x, how))
+    else:
         by_channel = {"channel_wise": True}
         cases.append(Case("ann2snn, by channel", lambda: converted(nn.AvgPool2d, **by_channel), x, how))
     return cases

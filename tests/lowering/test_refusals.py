@@ -54,7 +54,10 @@ class Net(nn.Module):
 
 
 REFUSED: dict[str, tuple[Callable[[], Net], str]] = {
-    "input computed": (lambda: Net(given=lambda x: x / 2), "div in 'given' computes with the input"),
+    "input computed": (
+        lambda: Net(given=lambda x: (x / 2).clamp(0, 1)),
+        "div in 'given' computes with the input",
+    ),
     "reflected": (
         lambda: Net(conv=nn.Conv2d(2, 4, 3, padding=1, padding_mode="reflect")),
         "the projection 'conv' pads with 'reflect'",
@@ -76,7 +79,7 @@ REFUSED: dict[str, tuple[Callable[[], Net], str]] = {
         "amax in 'between' joins some of the time steps",
     ),
     "softmax": (
-        lambda: Net(logits=lambda y: F.softmax(y.mean(0), 1)),
+        lambda: Net(logits=lambda y: F.softmax(y.mean(0), 1) + 1),
         "mean in 'last' computes with the real",
     ),
     "first step": (lambda: Net(logits=lambda y: y[0]), "output 0 of the model has no axis of its own"),

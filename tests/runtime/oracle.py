@@ -99,7 +99,9 @@ class Oracle:
         weight = n.weight.reshape(cout, -1, prod(n.weight.shape[2:])).tolist()  # [Cout, Cin / G, K]
         part = cin // op.groups
         zeros = (
-            [0] * cin if n.input is None else [int(n.input.zeros[i % len(n.input.zeros)]) for i in range(cin)]
+            [0] * cin
+            if n.input is None
+            else [int(n.input.inside[i % len(n.input.inside)]) for i in range(cin)]
         )
 
         def one(x: list[Sample], p: int, c: int) -> int:
@@ -109,7 +111,7 @@ class Oracle:
                 for i in range(part) if at >= 0 else ():
                     total += weight[c][i][k] * x[0][at * cin + base + i]
                     zero += weight[c][i][k] * zeros[base + i]
-            bias = int(n.bias[c])
+            bias = int(n.bias[c] if n.bias.ndim == 1 else n.bias[p, c])
             y = (total << n.shift) + round(bias - Fraction(zero << n.shift, 65536))
             if n.over_time and n.role != "output" and self.steps != self.model.program.steps:
                 y = round((float(y) - float(bias)) * (self.model.program.steps / self.steps) + float(bias))

@@ -299,6 +299,34 @@ def random_model(seed: int, operations: int = 6, work: int = 3000) -> Model:
     return build(program, b.projections, b.neurons, b.mirrors)
 
 
+def finishing(model: Model, how: str, axis: int) -> Model:
+    """The model with outputs that end with a softmax, a log-softmax or an argmax."""
+    outputs = tuple(replace(out, then=((how, axis),)) for out in model.program.outputs)
+    return replace(model, program=replace(model.program, outputs=outputs))
+
+
+def placed(model: Model, seed: int) -> Model:
+    """The model with projections that have a bias for each position; those that read the input read a
+    normalised one, and counts are worth something else in each channel."""
+    rng, projections = np.random.default_rng(seed), dict(model.projections)
+    for op in model.program.operations:
+        n = projections[op.name] if isinstance(op, Project) else None
+        if n is not None and not n.over_time and n.bias.ndim == 1:
+            more = rng.integers(-50, 50, (model.program.values[op.output].positions, len(n.bias)))
+            grid = n.input
+            if grid is not None:
+                grid = replace(grid, behind=grid.zeros + rng.integers(-99999, 99999, len(grid.zeros)))
+            projections[op.name] = replace(n, bias=n.bias + more, input=grid)
+    outputs = tuple(
+        replace(out, scales=tuple(rng.uniform(0.2, 2, out.shape[out.axis]).tolist()))
+        if out.kind == "count"
+        else out
+        for out in model.program.outputs
+    )
+    program = replace(model.program, outputs=outputs)
+    return build(program, projections, dict(model.neurons), dict(model.mirrors))
+
+
 def _extend(b: Builder, v: int) -> None:
     kind = b.one(*KINDS)
     if kind == "project":

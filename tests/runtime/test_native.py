@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from runtime.native_tools import kept_values, levels, samples
-from runtime.programs import Builder, models, random_model
+from runtime.programs import Builder, models, placed, random_model
 
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.network.program import Program
@@ -51,6 +51,14 @@ def compare(model: Model, executor: NativeExecutor, keep: list[int], steps: int)
         executor.path = path
         for threads in (1, 2):
             same(want, executor.execute(x, steps, None, keep, threads))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_biases_of_positions_and_inputs_that_the_model_normalises(seed: int) -> None:
+    model = placed(random_model(seed), seed)
+    for keep in (kept_values(model), list(range(len(model.program.values)))):
+        for level in levels():
+            compare(model, NativeExecutor(model, level, keep=keep), keep, model.program.steps)
 
 
 @examples(max_examples=40)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime.handmade import WINDOW, base, change, made, number, value
 from runtime.oracle import Oracle
-from runtime.programs import models, random_input, random_model
+from runtime.programs import models, placed, random_input, random_model
 
 from ptq4snn.network.index import identity
 from ptq4snn.network.program import (
@@ -62,6 +62,12 @@ def agrees(model: Model, seed: int, batch: int, steps: int) -> None:
 @given(models(), seeds, st.integers(1, 3))
 def test_random_programs_give_the_oracles_integers(model: Model, seed: int, steps: int) -> None:
     agrees(model, seed, 2, steps)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_biases_of_positions_and_inputs_that_the_model_normalises(seed: int) -> None:
+    model = placed(random_model(seed, 4, 1000), seed)
+    agrees(model, seed, 2, model.program.steps)
 
 
 def test_the_generator_knows_every_operation_and_both_roundings() -> None:

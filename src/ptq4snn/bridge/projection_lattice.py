@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from ptq4snn.bridge.basis import Basis
-from ptq4snn.bridge.weights import input_scales, shifted_scales, weight_bits, weight_floor
+from ptq4snn.bridge.weights import shifted_scales, weight_bits, weight_floor
 from ptq4snn.discovery.pairs import ProjectionInfo
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
-from ptq4snn.numerics.nearest import QuantWeight, round_nearest
+from ptq4snn.numerics.nearest import QuantWeight, input_scales, round_nearest
 
 __all__ = ["ProjectionLattice", "one_scale", "projection_lattice", "tied_scales", "tied_to_stream"]
 
@@ -31,10 +31,11 @@ class ProjectionLattice:
     input: InputPlan | None
     target: Tensor | None  # [C] scale it is brought to (stream, chain)
     target_bits: int
-    mirrored: Tensor  # [C] |shift| that a mirrored BatchNorm adds behind it
+    mirrored: Tensor  # [C] largest |number| that a mirrored BatchNorm or a bias of a position adds to it
     peak: Tensor  # [C] largest |accumulator|, before the shift
     shift: int = 0
     input_steps: Tensor | None = None  # [inputs or 1] scales of its input that are in its weight
+    places: Tensor | None = None  # [P, C] real: biases of its output positions
     octaves: int = 0  # of its lattice above that of the finest projection that it is tied to
 
     @property
@@ -65,7 +66,7 @@ def projection_lattice(
     folded, recipe = basis.folded, basis.recipe
     info = folded.discovery.projections[name]
     bias = folded.bias(name).double().cpu()
-    plan = basis.seen.inputs[name].plan() if info.reads == "data" else None
+    plan = basis.seen.inputs[name].plan(info.gains, info.offsets) if info.reads == "data" else None
     steps = _input_steps(basis, info, plan)
     quantum = _quantum(info, made)
     target, bits = _target(basis, info)
@@ -82,9 +83,12 @@ def projection_lattice(
     reach = _reach(info, recipe.chain_bits)
     mirror = next((m for m in folded.mirrors.values() if m.projection == name), None)
     mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
+    places = folded.places[name].double().cpu().flatten(0, -2) if name in folded.places else None
+    mirrored = mirrored if places is None else mirrored + places.abs().amax(0)
     peak = _peak(q.integers, reach, plan)
     return ProjectionLattice(
-        info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak, input_steps=steps
+        info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak, input_steps=steps,
+        places=places,
     )  # fmt: skip
 
 

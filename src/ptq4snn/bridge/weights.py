@@ -11,7 +11,7 @@ from ptq4snn.errors import UnsupportedNeuron
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.recipe import Recipe
 
-__all__ = ["FLOOR", "input_scales", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
+__all__ = ["FLOOR", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
 
 SHORTCUT_BITS = 8  # a weight of one for each channel: no bytes to save
 FLOOR = 2.0**-12  # least weight scale, in theta: BatchNorm gains near 0 give dead channels
@@ -81,16 +81,6 @@ def weight_floor(
         least = (theta * FLOOR / (gain * largest))[mine]
         floor = floor.scatter_reduce(0, neuron.source_channel[mine], least, "amax")
     return floor
-
-
-def input_scales(weight: Tensor, s: Tensor) -> Tensor:
-    """The input's scales [inputs], or one for all, shaped to multiply weight [C, inputs / groups, ...]."""
-    if len(s) == 1:
-        return s
-    inputs = weight.shape[1]  # a grouped convolution sees a part of the channels in every group
-    groups = len(s) // inputs
-    rows = s.view(groups, inputs).repeat_interleave(weight.shape[0] // groups, 0)
-    return rows.view(weight.shape[0], inputs, *[1] * (weight.dim() - 2))
 
 
 def shifted_scales(weight: Tensor, q: QuantWeight, unit: Tensor, alike: bool = False) -> QuantWeight:

@@ -19,7 +19,7 @@ from ptq4snn.calibration.packed import PackedBatch, pack
 from ptq4snn.errors import DataError
 from ptq4snn.forms import batches_in, inputs_and_labels
 
-__all__ = ["Calibration", "batches_of", "micro_batches", "refuse_unbatched"]
+__all__ = ["Calibration", "batches_of", "micro_batches", "refuse_unbatched", "sizes"]
 
 
 def batches_of(samples: Any, batch_axis: int = 0) -> Iterator[Tensor]:
@@ -32,12 +32,26 @@ def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
     if x.dim() <= batch_axis:
         raise DataError(f"a batch of shape {list(x.shape)} has no batch axis {batch_axis}")
     if like is not None:
-        a, b = list(x.shape), list(like.shape)
-        del a[batch_axis], b[batch_axis]
-        if a != b:
+        a, b = sizes(x, batch_axis), sizes(like, batch_axis)
+        if len(a) != len(b) or sum(m != n for m, n in zip(a, b, strict=True)) > 1:  # one may be that of time
             raise DataError(f"samples have different shapes: {a} after {b} (without batch axis {batch_axis})")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise DataError("a sample holds NaN or infinite values; clean the data first")
+
+
+def sizes(x: Tensor, batch_axis: int) -> list[int]:
+    """The shape of one sample."""
+    return [n for d, n in enumerate(x.shape) if d != batch_axis]
+
+
+def check_lengths(x: Tensor, like: Tensor, batch_axis: int, steps: int) -> None:
+    """Samples may differ along one axis: that of the time steps, of which `like` has `steps`."""
+    a, b = sizes(x, batch_axis), sizes(like, batch_axis)
+    if odd := [n for m, n in zip(a, b, strict=True) if m != n and n != steps]:
+        raise DataError(
+            f"samples have different shapes: {a} after {b} (without batch axis {batch_axis}), and the axis "
+            f"of {odd[0]} is not that of the {steps} time steps, which alone may differ"
+        )
 
 
 class _FirstConvolution(Exception):
@@ -83,9 +97,10 @@ def own(x: Tensor, device: Any) -> Tensor:
 def micro_batches(
     samples: Any, size: int, batch_axis: int = 0, limit: int | None = None, device: Any = None
 ) -> Iterator[Tensor]:
-    """Batches of exactly `size` samples (the last may be smaller), at most `limit` samples."""
-    held: list[Tensor] = []
-    count = total = 0
+    """Batches of exactly `size` samples (the last may be smaller), at most `limit` samples. Of recordings of
+    different lengths each length has batches of its own."""
+    held: dict[tuple[int, ...], list[Tensor]] = {}  # by the shape of a sample
+    total = 0
     first: Tensor | None = None
     for x in batches_of(samples, batch_axis):
         check(x, first, batch_axis)
@@ -93,18 +108,20 @@ def micro_batches(
         if limit is not None:
             x = x.narrow(batch_axis, 0, min(x.shape[batch_axis], limit - total))
         total += x.shape[batch_axis]
-        held.append(x)
-        count += x.shape[batch_axis]
+        parts = held.setdefault(tuple(sizes(x, batch_axis)), [])
+        parts.append(x)
+        count = sum(p.shape[batch_axis] for p in parts)
         if count >= size:
-            joined = torch.cat(held, batch_axis) if len(held) > 1 else x
+            joined = torch.cat(parts, batch_axis) if len(parts) > 1 else x
             for start in range(0, count - size + 1, size):
                 yield own(joined.narrow(batch_axis, start, size), device)
             count %= size
-            held = [joined.narrow(batch_axis, joined.shape[batch_axis] - count, count)] if count else []
+            parts[:] = [joined.narrow(batch_axis, joined.shape[batch_axis] - count, count)] if count else []
         if limit is not None and total >= limit:
             break
-    if count:
-        yield own(torch.cat(held, batch_axis), device)
+    for parts in held.values():
+        if parts:
+            yield own(torch.cat(parts, batch_axis), device)
     if total == 0:
         raise DataError("no samples to calibrate with; give at least one batch")
 
@@ -129,6 +146,7 @@ class Calibration:
     _ahead: list[Tensor] = field(default_factory=list)
     _kind: torch.dtype | None = None
     _apart: int = 0  # held-out micro-batches that `stream` does not hand out
+    _steps: int | None = None  # that the first sample has; where it is known, other lengths are checked
 
     def open(self) -> Tensor:
         """Read ahead far enough to split; returns the first micro-batch, for tracing."""
@@ -152,6 +170,12 @@ class Calibration:
         self.held_out = [x.to(kind) for x in self.held_out]
         return self.held_out[0]
 
+    def of_steps(self, steps: int) -> None:
+        """Refuse samples that differ along another axis than that of their time steps."""
+        self._steps = steps
+        for x in self.held_out:
+            check_lengths(x, self.held_out[0], self.batch_axis, steps)
+
     def stream(self) -> Iterator[Tensor]:
         """The micro-batches that are not held out, once."""
         assert self._stream is not None
@@ -162,8 +186,10 @@ class Calibration:
 
     def _note(self, x: Tensor) -> Tensor:
         x = x if self._kind is None else x.to(self._kind)
+        if self._steps is not None:
+            check_lengths(x, self.held_out[0], self.batch_axis, self._steps)
         self.total += x.shape[self.batch_axis]
-        if len(self.kept) * self.size < self.keep:
+        if sum(k.shape[self.batch_axis] for k in self.kept) < self.keep:
             self.kept.append(x)
         if self.remember:
             self.packed.append(pack(x, self.batch_axis))

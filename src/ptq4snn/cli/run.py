@@ -57,7 +57,7 @@ def whole(rt: Runtime, inputs: Iterator[Array], steps: int | None) -> tuple[Any,
     parts = [_tuple(rt(x, steps=steps)) for x in inputs]
     if not parts:
         raise DataError("there are no samples to run")
-    axes = [out.batch_axis for out in rt.model.program.outputs]
+    axes = [out.given_axes[0] for out in rt.model.program.outputs]
     joined = zip(axes, zip(*parts, strict=True), strict=True)
     return tuple(p[0] if len(p) == 1 else np.concatenate(p, axis) for axis, p in joined)
 

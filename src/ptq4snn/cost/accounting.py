@@ -235,7 +235,7 @@ class WeightCost:
     float32: int = 0  # weights before
     packed: int = 0  # weights after
     scales: int = 0  # float32, one per channel or one per tensor
-    biases: int = 0  # 32 bits per channel, before and after
+    biases: int = 0  # 32 bits per channel, and per position where these have their own; before and after
 
     def __add__(self, other: WeightCost) -> WeightCost:
         return WeightCost(
@@ -250,7 +250,7 @@ def weight_cost(p: ProjectionPlan, numel: int) -> WeightCost:
     """Bytes of a projection of `numel` weights, each packed to its bits."""
     bits = FLOAT_BITS if p.bits is None else p.bits
     scales = 0 if p.bits is None else 1 if len(set(p.scales)) == 1 else len(p.scales)
-    return WeightCost(4 * numel, _ceil(bits * numel, 8), 4 * scales, 4 * len(p.scales))
+    return WeightCost(4 * numel, _ceil(bits * numel, 8), 4 * scales, 4 * len(p.scales) * prod(p.places))
 
 
 @dataclass(frozen=True)

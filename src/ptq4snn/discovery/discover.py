@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import is_norm
-from ptq4snn.discovery.editing import edit_model
+from ptq4snn.discovery.editing import Moved, edit_model
 from ptq4snn.discovery.exclusion import advice, is_inside
 from ptq4snn.discovery.facts import Constant, Current, Fact
 from ptq4snn.discovery.graph import Graph, NodeKind
+from ptq4snn.discovery.moving import find_moves
 from ptq4snn.discovery.needed_edits import needed_edits
 from ptq4snn.discovery.opening import bake
 from ptq4snn.discovery.outputs import output_axis
@@ -25,11 +26,13 @@ from ptq4snn.discovery.pairs import (
     read_neurons,
     read_projections,
 )
+from ptq4snn.discovery.positions import find_places
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.resetting import reset_neurons
+from ptq4snn.discovery.spike_scales import find_spike_scales
 from ptq4snn.discovery.transposing import TRANSPOSED
 from ptq4snn.discovery.unknown import no_neurons, unknown_neuron
-from ptq4snn.discovery.walk import Walk, is_projection, walk
+from ptq4snn.discovery.walk import Then, Walk, is_projection, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 from ptq4snn.frameworks.compound import Before
@@ -46,6 +49,8 @@ class OutputInfo:
 
     projection: str | None
     axis: int
+    then: tuple[tuple[str, int], ...] = ()  # softmax, argmax and their axes from the end, behind that
+    scales: tuple[float, ...] = ()  # of spikes: what those of each channel along `axis` are worth
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Discovery:
     step_outputs: tuple[OutputInfo, ...]  # of one step of a net inside its loop
     excluded: tuple[str, ...]  # modules that stay float
     single_step: bool  # every neuron was called once, on one time step, and keeps its state for the next
+    folded_calls: tuple[str, ...]  # of those that moved: what is in the weights already when BatchNorms are
     unused_neurons: tuple[str, ...]
     unused_projections: tuple[str, ...]
     edits: tuple[Edit, ...] = ()  # of calls in the model's code
@@ -149,6 +155,8 @@ def _classify(name: str, module: nn.Module, excluded: Collection[str]) -> NodeKi
         return "norm"
     if isinstance(module, Before):
         return "before"
+    if isinstance(module, Moved):
+        return "moved"
     return "neuron" if adapter_of(module) is not None else None
 
 
@@ -172,7 +180,7 @@ def _edited(model: nn.Module, sample: Tensor, batch_axis: int, excluded: Collect
     while True:
         graph = _recorded(model, sample, excluded)
         try:
-            return replace(_read(model, graph, sample.shape[batch_axis], excluded, edits), edits=edits)
+            found = replace(_read(model, graph, sample.shape[batch_axis], excluded, edits), edits=edits)
         except UnsupportedOperation:
             more = needed_edits(graph, model) if len(edits) < MOST_EDITS else ()
             if not more:
@@ -180,6 +188,28 @@ def _edited(model: nn.Module, sample: Tensor, batch_axis: int, excluded: Collect
             edit_model(model, more)
             edits += more
             bake(model, [sample])
+        else:
+            return _with_moves(found, model, sample, batch_axis, excluded)
+
+
+def _with_moves(
+    found: Discovery, model: nn.Module, sample: Tensor, batch_axis: int, excluded: Collection[str]
+) -> Discovery:
+    """With what forward does to the input and to its results taken out of it."""
+    moves = find_moves(found.graph, model, sample)
+    if not moves.edits:
+        return found
+    edit_model(model, moves.edits)
+    edits = (*found.edits, *moves.edits)
+    graph = _recorded(model, sample, excluded)
+    read = _read(model, graph, sample.shape[batch_axis], excluded, edits)
+    projections = {
+        name: replace(p, gains=moves.inputs[name][0], offsets=moves.inputs[name][1])
+        if name in moves.inputs
+        else p
+        for name, p in read.projections.items()
+    }
+    return replace(read, projections=projections, edits=edits)
 
 
 def _recorded(model: nn.Module, sample: Tensor, excluded: Collection[str]) -> Graph:
@@ -224,15 +254,23 @@ def _read(
         hint = "all of them are excluded" if w.floating or excluded else "check the model's forward"
         raise UnsupportedModel(f"no spiking neuron ran in the forward pass that could be quantized; {hint}")
     projections = read_projections(w, neurons, streams, ties, modules, batch)
+    for name, places in find_places(graph, modules).items():
+        projections[name] = replace(projections[name], places=places)
+        _check_places(projections[name])
+    scales = find_spike_scales(graph, modules)
+    for name, columns in scales.columns.items():
+        projections[name] = replace(projections[name], columns=columns)
+    outputs = _read_outputs(w, w.outputs, w.then, projections, streams)
     return Discovery(
         graph=graph,
         specs=specs,
         neurons=neurons,
         projections=projections,
-        outputs=_read_outputs(w, w.outputs, projections, streams),
-        step_outputs=_read_outputs(w, w.step_outputs, projections, streams),
+        outputs=tuple(_worth(o, scales.outputs.get(v)) for o, v in zip(outputs, graph.outputs, strict=True)),
+        step_outputs=_read_outputs(w, w.step_outputs, w.step_then, projections, streams),
         excluded=(*excluded, *dict.fromkeys(w.floating)),
         single_step=all(c.steps is None for c in w.neurons) and set(w.steps.values()) == {1},
+        folded_calls=tuple(sorted(scales.folded)),
         unused_neurons=tuple(n for n in specs if n not in neurons),
         unused_projections=tuple(
             n
@@ -240,6 +278,20 @@ def _read(
             if is_projection(m) and n not in projections and not is_inside(n, excluded)
         ),
     )
+
+
+def _worth(output: OutputInfo, found: tuple[int, Tensor] | None) -> OutputInfo:
+    """With factors of spikes that are returned."""
+    return output if found is None else replace(output, axis=found[0], scales=tuple(found[1].tolist()))
+
+
+def _check_places(p: ProjectionInfo) -> None:
+    if p.over_time or p.tied or p.summed:
+        what = "reads a mean over time" if p.over_time else "is summed with others"
+        raise UnsupportedOperation(
+            f"a constant that differs from position to position is added to the output of '{p.name}', which "
+            f"{what}; add it to the output of another layer, or keep it in float: {advice([p.name])}"
+        )
 
 
 def _refuse_transposed(model: nn.Module, excluded: Collection[str]) -> None:
@@ -260,12 +312,13 @@ def _own_steps(w: Walk, neurons: dict[str, NeuronInfo], batch: int) -> dict[str,
 
 
 def _read_outputs(
-    w: Walk, facts: list[Fact], projections: dict[str, ProjectionInfo], streams: dict[str, int]
-) -> tuple[OutputInfo, ...]:
+    w: Walk, facts: list[Fact], then: list[Then], projections: dict[str, ProjectionInfo],
+    streams: dict[str, int],
+) -> tuple[OutputInfo, ...]:  # fmt: skip
     outputs = []
-    for fact in facts:
+    for fact, end in zip(facts, then, strict=True):
         axis = output_axis(w, fact, streams) if isinstance(fact, Current) else None
         name = min(fact.projections) if isinstance(fact, Current) else ""
         real = axis is None or projections[name].decode
-        outputs.append(OutputInfo(None, 0) if real or axis is None else OutputInfo(name, axis))
+        outputs.append(OutputInfo(None, 0, end) if real or axis is None else OutputInfo(name, axis, end))
     return tuple(outputs)

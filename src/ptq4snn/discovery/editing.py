@@ -3,6 +3,8 @@
     neuron(self.conv(s) + s)        ->   neuron(self.conv(s) + self.shortcut(s)),   weights of one
     self.conv(s) * self.scale       ->   self.affine(self.conv(s)),                 folded like a BatchNorm
     F.linear(s, self.weight)        ->   self.plain(s)
+    (x - self.mean) / self.std      ->   x, in the quantized model: its input's grid does the rest
+    F.softmax(y, 1)                 ->   y, in the quantized model: the softmax comes behind the decoded y
 
 The module keeps its class's code, its name and its attributes: it gets a subclass whose forward runs under a
 mode that looks at every call.
@@ -23,9 +25,12 @@ from torch.overrides import TorchFunctionMode
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.sites import Places, innermost_module, is_watched
 from ptq4snn.errors import UnsupportedOperation
-from ptq4snn.network.edit import Edit
+from ptq4snn.network.edit import MOVED, Edit, EditKind
 
-__all__ = ["CALLS", "UNSET", "ChannelAffine", "Edited", "alike", "edit_model", "edited_modules", "spread"]
+__all__ = [
+    "CALLS", "UNSET", "ChannelAffine", "Edited", "Moved", "alike", "edit_model", "edited_modules",
+    "leave_out", "spread",
+]  # fmt: skip
 
 CALLS: dict[Callable[..., Tensor], tuple[str, ...]] = {
     nn.functional.linear: ("input", "weight", "bias"),
@@ -53,6 +58,18 @@ class ChannelAffine(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         shape = [-1, *[1] * (-self.axis - 1)]
         return x * self.gain.to(x).view(shape) + self.shift.to(x).view(shape)
+
+
+class Moved(nn.Module):
+    """A call whose work is done elsewhere in the quantized model; the float model makes it."""
+
+    def __init__(self, kind: EditKind, axis: int) -> None:
+        super().__init__()
+        self.kind, self.axis, self.left_out = kind, axis, False
+        self.constant: Tensor | None = None  # what a position embedding adds, or spikes are multiplied with
+
+    def forward(self, x: Tensor, call: Callable[[], Tensor]) -> Tensor:
+        return x if self.left_out else call()
 
 
 class Edited(nn.Module):
@@ -96,6 +113,13 @@ def edited_modules(model: nn.Module) -> list[Edited]:
     return [m for m in model.modules() if isinstance(m, Edited)]
 
 
+def leave_out(model: nn.Module, kinds: Iterable[str] = MOVED, names: Iterable[str] = ()) -> None:
+    """The model from now on without the calls that moved, of these kinds or names."""
+    for name, m in model.named_modules():
+        if isinstance(m, Moved) and (m.kind in kinds or name in names):
+            m.left_out = True
+
+
 def _like(module: nn.Module, model: nn.Module) -> Tensor:
     """A tensor of the model's type and device."""
     tensors = (t for m in (module, model) for t in (*m.parameters(), *m.buffers()) if t.is_floating_point())
@@ -103,6 +127,8 @@ def _like(module: nn.Module, model: nn.Module) -> Tensor:
 
 
 def _child(e: Edit) -> Any:
+    if e.kind in MOVED:
+        return Moved(e.kind, e.axis)
     if e.kind == "affine":
         return ChannelAffine(e.shape[0], e.axis)
     if e.kind == "shortcut":
@@ -158,14 +184,20 @@ def _affine(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
     if m._arrivals is not None:
         shape = [e.shape[0], *[1] * (-e.axis - 1)]
         zeros = torch.zeros(shape, dtype=torch.float64, device=x.device)
-        wide = tuple(a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
-        name = getattr(func, "__name__", "").strip("_").removeprefix("i")  # not in place
-        of = getattr(torch.Tensor, name, func) if name in ("add", "sub", "mul", "div") else func
-        shift = of(*_with_argument(wide, e.operand, zeros), **kwargs)
-        gain = of(*_with_argument(wide, e.operand, zeros + 1), **kwargs) - shift
+        shift = _on_others(e, func, args, kwargs, zeros)
+        gain = _on_others(e, func, args, kwargs, zeros + 1) - shift
         _arrived(m, e, gain.expand(_bare(shape, gain)).flatten(), shift.expand(_bare(shape, shift)).flatten())
         child.gain, child.shift = (t.to(child.gain) for t in m._arrivals[e.child])  # type: ignore[union-attr]
     return child(x)
+
+
+def _on_others(e: Edit, func: Any, args: Any, kwargs: Any, others: Tensor) -> Tensor:
+    """What a sum or a product makes of other numbers in the current's place, in float64."""
+    wide = tuple(a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
+    name = getattr(func, "__name__", "").strip("_").removeprefix("i")  # not in place
+    of = getattr(torch.Tensor, name, func) if name in ("add", "sub", "mul", "div") else func
+    made: Tensor = of(*_with_argument(wide, e.operand, others), **kwargs)
+    return made
 
 
 def _bare(shape: list[int], like: Tensor) -> list[int]:
@@ -188,7 +220,20 @@ def _plain(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
     return child(x)
 
 
-_ANSWERS = {"shortcut": _shortcut, "affine": _affine, "plain": _plain}
+def _moved(m: Edited, e: Edit, func: Any, args: Any, kwargs: Any) -> Any:
+    """`1 - x` is called as x and 1: the tensor is the operand where only one is."""
+    x = next(a for a in (args[e.operand], *args) if isinstance(a, Tensor))
+    if e.kind in ("position", "scale") and m._arrivals is not None:
+        like = torch.full_like(x, float(e.kind == "scale"), dtype=torch.float64)
+        constant = _on_others(e, func, args, kwargs, like)
+        while constant.dim() > 1 and torch.equal(constant, constant[:1].expand_as(constant)):
+            constant = constant[0]  # the same for all samples, and at all steps
+        _arrived(m, e, constant, None)
+        getattr(m, e.child).constant = m._arrivals[e.child][0]
+    return getattr(m, e.child)(x, lambda: func(*args, **kwargs))
+
+
+_ANSWERS = {"shortcut": _shortcut, "affine": _affine, "plain": _plain, **dict.fromkeys(MOVED, _moved)}
 
 
 def _arrived(m: Edited, e: Edit, weight: Tensor, bias: Tensor | None) -> None:

@@ -5,6 +5,7 @@ Constant  a parameter, a buffer, a literal
 Count     factor * integer in [lo, hi], made of spikes only
 Current   factor * a sum of projection outputs, one sheet for each summand; or what a synapse made of it
 Membrane  a neuron's state, read out
+Finished  any of these behind a softmax or an argmax at the end of forward
 Opaque    anything else: harmless at the output, an error in front of a neuron or a projection
 """
 
@@ -22,6 +23,7 @@ __all__ = [
     "Current",
     "Data",
     "Fact",
+    "Finished",
     "Membrane",
     "NormCall",
     "Opaque",
@@ -38,6 +40,7 @@ RELU = "relu"  # among the operations of a sheet: it is not negative
 class Constant:
     value: float | None = None  # where all elements are equal
     learned: str | None = None  # the parameter it is made of
+    drawn: bool = False  # by a random generator: another one in every call
 
 
 @dataclass(frozen=True)
@@ -112,4 +115,12 @@ class Opaque:
     membranes: frozenset[str] = frozenset()
 
 
-Fact = Constant | Data | Count | Current | Membrane | Opaque
+@dataclass(frozen=True)
+class Finished:
+    """What the outputs are behind `then`, (what, axis from the end) in turn."""
+
+    fact: Constant | Data | Count | Current | Membrane | Opaque
+    then: tuple[tuple[str, int], ...]
+
+
+Fact = Constant | Data | Count | Current | Membrane | Opaque | Finished

@@ -20,15 +20,17 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ptq4snn.discovery.batchnorm import batch_norm, left_of_norm
 from ptq4snn.discovery.chains import carry_constants
 from ptq4snn.discovery.discover import Discovery, reset_neurons
-from ptq4snn.discovery.editing import ChannelAffine, edit_model
+from ptq4snn.discovery.editing import ChannelAffine, edit_model, leave_out
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.info import NeuronInfo, Norm
 from ptq4snn.discovery.mirror import Mirror, norm_axis
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, replace_modules
+from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import Compound, NeuronSpec, Shell, adapter_of
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
+from ptq4snn.numerics.nearest import input_scales
 
 __all__ = ["Folded", "fold", "verify"]
 
@@ -53,6 +55,7 @@ class Folded:
     discovery: Discovery
     specs: dict[str, NeuronSpec]  # what is left of the neurons: a folded gain is 1
     mirrors: dict[str, MirrorSpec]  # BatchNorms that could not be folded whole
+    places: dict[str, Tensor]  # [*positions, C] biases of positions, added to projections' outputs
 
     def core(self, neuron: str) -> NeuronCore:
         shell = self.model.get_submodule(neuron)
@@ -73,25 +76,42 @@ class Folded:
         return b.detach() if b is not None else torch.zeros_like(self.weight(name).flatten(1)[:, 0])
 
 
+class AddPlaces:
+    """A forward hook of a projection: each position of its output gets a bias of its own."""
+
+    def __init__(self, places: Tensor, axis: int) -> None:
+        self.places = places.movedim(-1, axis)  # as the output has it
+
+    def __call__(self, _m: nn.Module, _args: Any, out: Tensor) -> Tensor:
+        return out + self.places.to(out)
+
+
 def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = None) -> Folded:
     """A folded copy of `model`; the original is not touched."""
     folded = copy_model(model)
     if dtype is not None:
         folded = folded.to(dtype)
     specs = dict(discovery.specs)
-    mirrors = {}
+    mirrors, places = {}, {}
     for name, info in discovery.projections.items():
         weight, bias, mirror = _folded_norms(folded, name, info.norms)
         gain = _shared_gain(discovery, name, len(weight)).to(weight)  # [C]
         if mirror is not None:
             _check_mirror(discovery, name, mirror)
             mirrors[info.norms[-1].name] = replace(mirror, shift=mirror.shift * gain)
+        if info.columns is not None:
+            weight = weight * input_scales(weight, info.columns.to(weight))
         rows = gain.view(-1, *[1] * (weight.dim() - 1))
         _store(folded.get_submodule(name), weight * rows, bias * gain if bias is not None else None)
+        if info.places is not None:
+            places[name] = info.places.to(gain) * gain
+            module = folded.get_submodule(name)
+            module.register_forward_hook(AddPlaces(places[name], channel_axis(module)))
         if bool((gain != 1).any()):
             for n in info.feeds:
                 specs[n] = replace(specs[n], gain=torch.ones_like(discovery.specs[n].gain))
     carry_constants(folded, discovery.projections, {o.projection for o in discovery.outputs})
+    leave_out(folded, ("position",), discovery.folded_calls)
     new: dict[str, nn.Module] = {n: left_of_norm(folded.get_submodule(n)) for n in discovery.norms}
     new |= {n: Mirror(m.sign, m.shift, m.axis) for n, m in mirrors.items()}
     for name in discovery.neurons:
@@ -100,7 +120,7 @@ def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = Non
         assert adapter is not None
         new[name] = adapter.shell(module, FloatCore(specs[name]))
     replace_modules(folded, new)
-    return Folded(folded.requires_grad_(False), discovery, specs, mirrors)
+    return Folded(folded.requires_grad_(False), discovery, specs, mirrors, places)
 
 
 def _folded_norms(

@@ -16,7 +16,7 @@ from ptq4snn.network.edit import EditKind
 
 __all__ = ["Graph", "Node", "NodeKind", "Ref", "Site", "Value", "Wish"]
 
-NodeKind = Literal["op", "projection", "norm", "neuron", "before", "float"]
+NodeKind = Literal["op", "projection", "norm", "neuron", "before", "float", "moved"]
 MAX_INDICES = 2**16
 
 

@@ -81,4 +81,8 @@ class ProjectionInfo:
     source_channels: tuple[int, ...] = ()  # the stream's channel for each of its input channels
     rectified: bool = False  # all that read it see it behind a ReLU
     reads_rectified: bool = False  # what it reads is not negative
+    places: Tensor | None = None  # [*positions, C]: a bias for each position, beside that of its channel
+    columns: Tensor | None = None  # [inputs] factors of the spikes it reads, to be folded into its weight
+    gains: tuple[float, ...] = ()  # of one that reads the input: what forward multiplies it with before, and
+    offsets: tuple[float, ...] = ()  # adds; one entry or one for each input channel, none where it does not
     decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)

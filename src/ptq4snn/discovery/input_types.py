@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.errors import UnsupportedModel
 
-__all__ = ["in_full", "input_type", "refuse_several_inputs", "widened"]
+__all__ = ["in_full", "input_type", "optional_arguments", "refuse_several_inputs", "widened"]
 
 NARROW = (torch.float16, torch.bfloat16)
 
@@ -43,8 +44,6 @@ def input_type(model: nn.Module, x: Tensor) -> torch.dtype:
 
 
 def _runs(model: nn.Module, x: Tensor) -> bool:
-    from ptq4snn.discovery.discover import reset_neurons
-
     reset_neurons(model)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -58,7 +57,7 @@ def _runs(model: nn.Module, x: Tensor) -> bool:
 
 def refuse_several_inputs(model: nn.Module) -> None:
     """One tensor goes in: what asks for more is told how to give it."""
-    names = _required(model.forward)
+    names = _arguments(model.forward, required=True)
     if len(names) > 1:
         raise UnsupportedModel(
             f"the model's forward takes several inputs, {', '.join(names)}, and a program has one; put them "
@@ -67,11 +66,15 @@ def refuse_several_inputs(model: nn.Module) -> None:
         )
 
 
-def _required(forward: Any) -> list[str]:
-    """Names of the arguments that a call must give."""
+def optional_arguments(forward: Any) -> list[str]:
+    """Names of the arguments that a call may leave out."""
+    return _arguments(forward, required=False)
+
+
+def _arguments(forward: Any, required: bool) -> list[str]:
     try:
         given = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):
         return []
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in given if p.kind in kinds and p.default is p.empty]
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in given if p.kind not in several and (p.default is p.empty) == required]

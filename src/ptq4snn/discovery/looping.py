@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map
 
+from ptq4snn.discovery.input_types import optional_arguments
+from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.surgery import copy_model, unwrapped
-from ptq4snn.errors import DataError, RecipeError
+from ptq4snn.errors import DataError, RecipeError, UnsupportedModel
 
-__all__ = ["Loop", "Looped", "looped", "repeated"]
+__all__ = ["Loop", "Looped", "looped", "refuse_forgetful", "repeated"]
 
 Loop = Callable[..., Any]  # (net, x) -> what the sequence gives
 
@@ -84,4 +86,30 @@ def repeated(steps: int, batch_axis: int) -> Loop:
         outputs = [net(x[t] if batch_axis == 1 else x) for t in range(steps)]
         return tree_map(lambda *o: torch.stack(o) if isinstance(o[0], Tensor) else o[0], *outputs)
 
+    loop.of_steps = steps  # type: ignore[attr-defined]
     return loop
+
+
+def refuse_forgetful(model: nn.Module, x: Tensor, batch_axis: int) -> None:
+    """Raise where `steps=` was given for a net that hands its state on by an argument, which nobody gives: it
+    would begin from rest at every step."""
+    if not isinstance(model, Looped) or getattr(model._kept.loop, "of_steps", 1) < 2:
+        return
+    names = optional_arguments(super(Looped, model).forward)
+    if not names:
+        return
+    frame = x[0] if batch_axis == 1 else x
+    reset_neurons(model)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            pair = [[t for t in tree_flatten(model.step(frame))[0] if isinstance(t, Tensor)] for _ in "ab"]
+    except Exception:  # what is wrong is told where the model is followed
+        return
+    finally:
+        reset_neurons(model)
+    if all(map(torch.equal, *pair)):
+        raise UnsupportedModel(
+            f"the model forgets its state from call to call: steps= calls it with its input alone, and it "
+            f"hands its state on by an argument ({', '.join(names)}). Give loop=your_function(net, x), which "
+            "passes that on"
+        )

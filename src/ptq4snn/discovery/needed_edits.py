@@ -15,7 +15,7 @@ from ptq4snn.discovery.walk import walk
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.network.edit import Edit
 
-__all__ = ["needed_edits"]
+__all__ = ["constants", "edits_of", "needed_edits"]
 
 PRODUCTS = {"convolution", "addmm", "mm", "bmm", "linear"}
 
@@ -28,11 +28,10 @@ def needed_edits(graph: Graph, model: nn.Module) -> tuple[Edit, ...]:
         with suppress(UnsupportedOperation):  # told again when the edits are made
             walk(graph, model)
         wishes, graph.wishes = graph.wishes, None
-    taken = Counter[str]()
-    return tuple(e for e in _edits(graph, wishes, model, taken))
+    return tuple(edits_of(graph, wishes, model))
 
 
-def _constants(graph: Graph) -> set[int]:
+def constants(graph: Graph) -> set[int]:
     """Values that are made of parameters and literals alone."""
     found = {v.id for v in graph.values if v.name is not None and v.name not in ("input", "result")}
     for node in graph.nodes:
@@ -43,7 +42,7 @@ def _constants(graph: Graph) -> set[int]:
 
 def _loose_products(graph: Graph) -> list[Wish]:
     """Calls of linear, conv or a matrix product whose weight is a constant."""
-    constant = _constants(graph)
+    constant = constants(graph)
     origin = _origins(graph)
     wishes = []
     for node in graph.nodes:
@@ -78,7 +77,9 @@ def _origins(graph: Graph) -> dict[int, str]:
     return found
 
 
-def _edits(graph: Graph, wishes: list[Wish], model: nn.Module, taken: Counter[str]) -> list[Edit]:
+def edits_of(graph: Graph, wishes: list[Wish], model: nn.Module) -> list[Edit]:
+    """The edits that fulfil the wishes."""
+    taken = Counter[str]()
     by_site: dict[tuple[str, int], list[Wish]] = {}
     for w in wishes:
         assert w.node.site is not None

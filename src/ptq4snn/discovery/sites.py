@@ -20,7 +20,7 @@ __all__ = ["Places", "innermost_module", "is_watched"]
 WATCHED = {
     "add", "add_", "__add__", "__radd__", "__iadd__", "sub", "sub_", "__sub__", "__rsub__", "__isub__",
     "mul", "mul_", "__mul__", "__rmul__", "__imul__", "div", "div_", "__truediv__", "__rdiv__", "neg",
-    "linear", "conv1d", "conv2d", "conv3d", "matmul", "__matmul__", "mm",
+    "linear", "conv1d", "conv2d", "conv3d", "matmul", "__matmul__", "mm", "softmax", "log_softmax", "argmax",
 }  # fmt: skip
 MODULE_CALLS = nn.modules.module.__file__
 OWN, TORCH = str(Path(__file__).parent), str(Path(torch.__file__).parent)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.batchnorm import border
 from ptq4snn.discovery.channel_layout import channel_ids, layout_of
-from ptq4snn.discovery.editing import ChannelAffine
+from ptq4snn.discovery.editing import ChannelAffine, Moved
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.facts import (
     TIME,
@@ -20,6 +20,7 @@ from ptq4snn.discovery.facts import (
     Current,
     Data,
     Fact,
+    Finished,
     Membrane,
     NormCall,
     Opaque,
@@ -32,8 +33,9 @@ from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.network.state_layout import Layout
 
-__all__ = ["NeuronCall", "ProjectionCall", "Walk", "channel_axis", "is_projection", "walk"]
+__all__ = ["NeuronCall", "ProjectionCall", "Then", "Walk", "channel_axis", "is_projection", "walk"]
 
+Then = tuple[tuple[str, int], ...]
 PROJECTIONS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
@@ -79,6 +81,8 @@ class Walk:
     neurons: list[NeuronCall] = field(default_factory=list)
     outputs: list[Fact] = field(default_factory=list)
     step_outputs: list[Fact] = field(default_factory=list)
+    then: list[Then] = field(default_factory=list)  # what is done with each output at the end
+    step_then: list[Then] = field(default_factory=list)
     exits: list[Fact] = field(default_factory=list)  # what goes into excluded parts
     floating: list[str] = field(default_factory=list)  # neurons that are fed by excluded parts alone
     steps: Counter[str] = field(default_factory=Counter)  # of every neuron so far
@@ -113,10 +117,16 @@ def walk(graph: Graph, model: nn.Module) -> Walk:
         w.facts.update(zip(node.outputs, out, strict=True))
         for value in unread:  # channel numbers are as large as the tensors: free them
             w.facts.pop(value, None)
-    w.outputs = [w.facts[v] for v in graph.outputs]
-    w.step_outputs = [w.facts[v] for v in graph.step_outputs]
+    w.outputs, w.then = _before_the_end([w.facts[v] for v in graph.outputs])
+    w.step_outputs, w.step_then = _before_the_end([w.facts[v] for v in graph.step_outputs])
     w.facts.clear()
     return w
+
+
+def _before_the_end(facts: list[Fact]) -> tuple[list[Fact], list[Then]]:
+    """Outputs without the softmaxes behind them, and these."""
+    bare = [f.fact if isinstance(f, Finished) else f for f in facts]
+    return list(bare), [f.then if isinstance(f, Finished) else () for f in facts]
 
 
 def _visit(w: Walk, graph: Graph, node: Node, modules: dict[str, nn.Module]) -> list[Fact]:
@@ -130,10 +140,25 @@ def _visit(w: Walk, graph: Graph, node: Node, modules: dict[str, nn.Module]) -> 
     facts = [w.facts[i] for i in node.inputs]
     if node.kind == "before":
         return [_at_rest(facts[0])]
+    if node.kind == "moved":
+        return [_moved(modules[node.target], facts[0])]
     if node.kind == "float":
         w.exits += [f for f in facts if not isinstance(f, (Data, Constant))]
         return [Data(floating=True)] * len(node.outputs)
     return apply(graph, node, facts)
+
+
+def _moved(module: nn.Module, fact: Fact) -> Fact:
+    """Behind a call that the quantized model leaves out."""
+    assert isinstance(module, Moved)
+    if module.kind in ("input", "scale"):
+        return fact
+    if module.kind == "position":  # what is folded behind it is not the same in front of it
+        assert isinstance(fact, Current)
+        sheets = (replace(s, ops=(*s.ops, "position"), uneven=s.uneven or "position") for s in fact.sheets)
+        return replace(fact, sheets=tuple(sheets))
+    before = fact if isinstance(fact, Finished) else Finished(fact, ())
+    return replace(before, then=(*before.then, (module.kind, module.axis)))
 
 
 def _at_rest(fact: Fact) -> Fact:

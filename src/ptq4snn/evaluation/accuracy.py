@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ptq4snn.data.samples import check_labels
@@ -20,7 +21,13 @@ class Accuracy:
         self.labelled = self.first = self.among = 0
 
     def add(self, x: Tensor, logits: Tensor, y: Tensor) -> None:
-        """Inputs, logits [B, classes], labels [B]."""
+        """Inputs, logits [B, classes], labels [B]; of a model that ends with argmax decisions [B]."""
+        if logits.dim() == y.dim() == 1 and logits.dtype == torch.int64:
+            hits = int((logits == y).sum())
+            self.labelled += len(y)
+            self.first += hits
+            self.among += hits
+            return
         if logits.dim() != 2 or y.dim() != 1:
             raise DataError(
                 f"labels of shape {list(y.shape)} do not fit outputs of shape {list(logits.shape)}: "

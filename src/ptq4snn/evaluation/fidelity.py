@@ -18,6 +18,7 @@ from torch import Tensor
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, is_map
 from ptq4snn.evaluation.meters import InputMeter, NeuronFidelity, NeuronMeter, emd, share
+from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import divergence, same_draws
 from ptq4snn.schema.score_types import Task
@@ -137,7 +138,7 @@ def _lockstep(prepared: Prepared, model: QuantizedModel, meters: dict[str, Neuro
             logits = []
             for network in (prepared.folded.model, model):
                 reset_neurons(network)
-                with same_draws():
+                with same_draws(), unfinished(network):
                     logits.append(prepared.readout(network(x)))
             found.add(x, *logits)
     return found

@@ -117,10 +117,10 @@ def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, T
     """Inputs and labels of a batch, checked against each other."""
     x, y = inputs_and_labels(batch)
     check(x, None, batch_axis)
-    if first is not None and _fixed(x, batch_axis) != _fixed(first, batch_axis):
+    if first is not None and _differ(_fixed(x, batch_axis), _fixed(first, batch_axis)):
         raise DataError(
             f"a batch of shape {list(x.shape)} came after one of shape {list(first.shape)}: "
-            "only the number of samples, and height and width of images, may differ"
+            "only the number of samples and of time steps, and height and width of images, may differ"
         )
     if y is None:
         return x, None
@@ -130,6 +130,11 @@ def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, T
             "give one class number each, or one map [H, W] each"
         )
     return x, y
+
+
+def _differ(a: list[int], b: list[int]) -> bool:
+    """In more than one axis, which may be that of time."""
+    return len(a) != len(b) or sum(m != n for m, n in zip(a, b, strict=True)) > 1
 
 
 def _fixed(x: Tensor, batch_axis: int) -> list[int]:

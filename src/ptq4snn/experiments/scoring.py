@@ -21,7 +21,7 @@ def score(model: nn.Module, batches: Any, batch_axis: int, limit: int | None, pr
 
     def note(logits: Tensor, y: Tensor) -> None:
         if y.dim() == 1:  # best as Accuracy ranks equal logits
-            right.append(logits.argmax(1) == y)
+            right.append((logits if logits.dim() == 1 else logits.argmax(1)) == y)
 
     result = evaluate(model, batches, batch_axis, progress, limit=limit, watch=note)
     return {**result, "right": pack(torch.cat(right)) if right else None}

@@ -34,7 +34,8 @@ def follow_add(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     if isinstance(a, Constant):
         a, b, signs = b, a, (signs[1], signs[0])
     if isinstance(b, Constant):
-        return [_add_number(w, tracked(a), number_of(b), signs, shape)]
+        own_part = tracked(a) if b.value == 0 else complete(a)
+        return [_add_number(w, own_part, number_of(b), signs, shape)]
     a, b = tracked(a), tracked(b)
     if signs == (one, one) and (sum_so_far := _add_steps(w, a, b)) is not None:
         return [sum_so_far]

@@ -10,6 +10,7 @@ from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.lowering.numbering import Split
 from ptq4snn.lowering.tracked import Constant, Fact, Refused
 from ptq4snn.network.index import compact
+from ptq4snn.network.plan import OutputPlan
 from ptq4snn.network.program import Output
 
 if TYPE_CHECKING:
@@ -44,20 +45,32 @@ def _output(w: Lowering, number: int, x: Fact) -> Output:
     kept = [d for d in range(len(s.shape)) if d not in (time_axis, batch_axis)]
     shape = tuple(s.shape[d] for d in kept)
     index = s.element.expand([1 if d in (time_axis, batch_axis) else n for d, n in enumerate(s.shape)])
-    axis = plan.axis % len(s.shape) if plan.projection is not None else 0
+    scaled = plan.projection is not None or bool(plan.output_scales)
+    axis = plan.axis % len(s.shape) if scaled else 0
+    if plan.output_scales and axis not in kept:
+        raise Refused("has factors of channels along time steps or samples")
     kind = "potential" if x.kind == "potential" else "current" if plan.projection is not None else "count"
     return Output(
         value=value,
         kind=kind,
         name=x.name if x.kind == "potential" else plan.projection,
-        axis=-sum(d >= axis for d in kept) if plan.projection is not None else -1,
+        axis=-sum(d >= axis for d in kept) if scaled else -1,
         index=compact(index.reshape(-1).numpy()),
         shape=shape,
         batch_axis=batch_axis,
         time_axis=time_axis,
         dtype=dtype,
         scalings=x.scalings,
+        then=_then(plan, len(s.shape), kept),
+        scales=plan.output_scales,
     )
+
+
+def _then(plan: OutputPlan, rank: int, kept: list[int]) -> tuple[tuple[str, int], ...]:
+    """What the output ends with, its axes counted among those of one sample at one step."""
+    if any(axis % rank not in kept for _, axis in plan.then):
+        raise Refused(f"ends with a {plan.then[0][0]} over time steps or samples")
+    return tuple((how, kept.index(axis % rank) - len(kept)) for how, axis in plan.then)
 
 
 def _axes(w: Lowering, s: Split, timed: bool) -> tuple[int | None, int]:

@@ -41,8 +41,8 @@ def lower_neuron(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     assert isinstance(shell, Shell)
     at = first_argument(node)
     x = complete(w.facts[at])
-    _check_membrane(w, node, at)
     done = w.runs[node.target].steps if node.target in w.runs else 0
+    _check_membrane(w, node, at, done)
     if done and not isinstance(shell, StatefulShell):
         raise Refused("is called twice and starts from rest each time; use one neuron for each place")
     s, ran, multi = w.builder.split(x), 1, x.numbers.dim() - len(plan.layout.shape) == 2
@@ -60,8 +60,8 @@ def lower_neuron(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     return _spikes(w, node, run, done, ran, multi)
 
 
-def _check_membrane(w: Lowering, node: Node, at: int) -> None:
-    """A membrane that is handed in must be the neuron's own, or zeros to start from."""
+def _check_membrane(w: Lowering, node: Node, at: int, done: int) -> None:
+    """A membrane that is handed in must be the neuron's own, or zeros to start from at the first step."""
     for value in node.inputs:
         fact = w.facts[value]
         if isinstance(fact, Constant):
@@ -69,8 +69,10 @@ def _check_membrane(w: Lowering, node: Node, at: int) -> None:
             own = fact.name == node.target
         else:
             fresh, own = False, fact.kind == "potential" and fact.name == node.target
-        if value != at and not fresh and not own:
+        if value != at and not own and not fresh:
             raise Refused("starts from a membrane potential that is not its own")
+        if value != at and not own and done and 0 not in w.graph.values[value].shape:
+            raise Refused("starts from zeros again after its first step")
 
 
 def _one_state(w: Lowering, s: Split, x: Tracked, lead: int, done: int) -> Tensor:

@@ -40,6 +40,7 @@ def lower_projection(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     value, s, place, window = read(w, x, inner, node.target)
     if x.kind != "data":
         value = w.builder.scaled(value, times(w, x, module.plan))
+    _check_places(w, module.plan.places, value, place, window)
     out, sizes = int(inner.weight.shape[0]), window.out_size if window is not None else ()
     positions = prod(sizes) if window is not None else w.builder.of(value).positions
     groups = int(getattr(inner, "groups", 1))
@@ -51,6 +52,19 @@ def lower_projection(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     numbers = number(s.sample, element, positions * out).expand(shape)
     kind, name = ("real", node.target) if module.plan.decode else ("current", None)
     return [Tracked(made, numbers, kind, name)]
+
+
+def _check_places(
+    w: Lowering, places: tuple[int, ...], value: int, place: Tensor, window: Window | None
+) -> None:
+    """Positions that have biases of their own must be stored in their order, each once."""
+    if not places:
+        return
+    count = prod(window.out_size) if window is not None else w.builder.of(value).positions
+    own = place if window is not None else place.reshape(-1, *places)[0] if place.numel() else place
+    fits = count == prod(places) and torch.equal(own.reshape(-1), torch.arange(count))
+    if not fits or (window is None and not torch.equal(place, own.expand_as(place))):
+        raise Refused("adds constants to positions that are not stored in their order")
 
 
 def _read_rows(w: Lowering, x: Tracked, inner: Any, name: str) -> tuple[int, Split, Tensor, None]:

@@ -29,13 +29,15 @@ class InputQuantizer(nn.Module):
 
     inverse: Tensor
     zero: Tensor
+    inside: Tensor  # the level that stands for 0 at the projection
 
     def __init__(self, plan: InputPlan, axis: int) -> None:
         super().__init__()
-        scales = torch.tensor(plan.scales, dtype=torch.float64)
-        zeros = torch.tensor(plan.zeros, dtype=torch.float64) / 2**ZERO_FRACTION_BITS
+        scales, zeros = (torch.tensor(v, dtype=torch.float64) for v in plan.read)
         self.register_buffer("inverse", along(1 / scales, axis), persistent=False)
-        self.register_buffer("zero", along(zeros, axis), persistent=False)
+        self.register_buffer("zero", along(zeros / 2**ZERO_FRACTION_BITS, axis), persistent=False)
+        inside = torch.tensor(plan.zeros, dtype=torch.float64) / 2**ZERO_FRACTION_BITS
+        self.register_buffer("inside", along(inside, axis), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return (x.double() * self.inverse + self.zero).round_().clamp_(0, 255)
@@ -62,7 +64,7 @@ class QuantProjection(nn.Module):
         self.inner = copy.deepcopy(module)
         self.inner.weight = nn.Parameter((weight.double() * 2.0**plan.shift).to(dtype), requires_grad=False)
         self.quantizer = InputQuantizer(plan.input, self.axis) if plan.input is not None else None
-        self.has_map = plan.input is not None and any(plan.input.zeros)
+        self.has_map = bool(plan.places) or (plan.input is not None and any(plan.input.zeros))
         own = None if self.has_map else nn.Parameter(bias.to(dtype), requires_grad=False)
         self.inner.register_parameter("bias", own)
         self.register_buffer("bias", bias.double(), persistent=False)
@@ -94,20 +96,29 @@ class QuantProjection(nn.Module):
         return counted(x, inverse)
 
     def border_map(self, x: Tensor) -> Tensor:
-        """bq with the input's zero point: b/unit - sum over the taps inside the image of Wq z, [C, ...]."""
+        """bq with the input's zero point: b/unit - sum over the taps inside the image of Wq z, [C, ...]; b of
+        each position where it has one."""
         key = tuple(x.shape[self.axis :])
         if key not in self.maps:
             self.maps.clear()  # one size at a time: native-size images have many
-            assert self.quantizer is not None
-            inner = copy.deepcopy(self.inner).double()
-            zero = self.quantizer.zero.expand(*[1] * (x.dim() - len(key)), *key)
-            with torch.no_grad():
-                inside: Tensor = inner(zero.contiguous())
-            inside = inside.reshape(inside.shape[self.axis :])
             bias: Tensor = self.get_buffer("bias")
-            total = along(bias, self.axis) - inside
+            if self.plan.places:
+                total = bias.reshape(*self.plan.places, -1).movedim(-1, self.axis)
+            else:
+                total = along(bias, self.axis)
+            if self.quantizer is not None:
+                total = total - self._inside(x, key)
             self.maps[key] = total if self.plan.bits is None else total.round()
         return self.maps[key]
+
+    def _inside(self, x: Tensor, key: tuple[int, ...]) -> Tensor:
+        """Sum over the taps inside the image of Wq z [C, ...]."""
+        assert self.quantizer is not None
+        inner = copy.deepcopy(self.inner).double()
+        zero = self.quantizer.inside.expand(*[1] * (x.dim() - len(key)), *key)
+        with torch.no_grad():
+            inside: Tensor = inner(zero.contiguous())
+        return inside.reshape(inside.shape[self.axis :])
 
     def forward(self, x: Tensor) -> Tensor:
         refuse_autocast(x.device)

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from ptq4snn.discovery.batchnorm import left_of_norm
 from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.editing import leave_out
 from ptq4snn.discovery.input_types import in_full
 from ptq4snn.discovery.looping import Looped
 from ptq4snn.discovery.mirror import Mirror
@@ -23,6 +24,7 @@ from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.frameworks import Compound, Shell, adapter_of
 from ptq4snn.modules.carrier import Clock, plain, tracked
 from ptq4snn.modules.integer import IntegerCore
+from ptq4snn.modules.output_ends import finish
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.saving import save_model, signature
 from ptq4snn.network.plan import OutputPlan, Plan
@@ -37,7 +39,7 @@ __all__ = ["Integers", "QuantizedModel"]
 
 @dataclass(frozen=True)
 class Integers:
-    """Weight integers [C, ...] and bias integers [C] of one projection, carried in float64."""
+    """Weight integers [C, ...] and bias integers of one projection, [C] or [positions, C], in float64."""
 
     weight: Tensor
     bias: Tensor
@@ -57,12 +59,14 @@ class QuantizedModel(nn.Module):
         self.plan, self.integers = plan, dict(integers)
         self.clock = Clock()
         self.one_step = False
+        self.finishes = True  # outputs come behind the softmax or argmax that the model ends with
         self.report: Report = {}
         self.program: Program | None = None
         self.not_lowered = ""  # why there is no program
         self.source: str | None = None  # hash of the float weights it was made from
         self.signature = signature(model)
         self.model = copy_model(model)
+        leave_out(self.model)
         reset_neurons(self.model)
         self.specs = {}
         new: dict[str, nn.Module] = {n: left_of_norm(self.model.get_submodule(n)) for n in plan.norms}
@@ -142,11 +146,18 @@ class QuantizedModel(nn.Module):
         return tree_unflatten(decoded, tree)
 
     def _decode(self, x: Tensor, number: int, outputs: tuple[OutputPlan, ...]) -> Tensor:
-        """Integers of a projection to real numbers: acc * s in float64, stored as float32."""
+        """Integers of a projection to real numbers: acc * s in float64, stored as float32; then what the
+        model's forward ends with."""
         how, x = outputs[number], plain(x)
         x = self._rounded_once(x, number) if outputs is self.plan.outputs else x
-        if how.projection is None:
-            return x
+        if how.output_scales:
+            worth = torch.tensor(how.output_scales, dtype=torch.float64, device=x.device)
+            x = (x.double() * worth.view(-1, *[1] * (-how.axis - 1))).float()
+        x = x if how.projection is None else self._real(x, how)
+        return finish(x, how.then) if self.finishes else x
+
+    def _real(self, x: Tensor, how: OutputPlan) -> Tensor:
+        assert how.projection is not None
         p = self.plan.projections[how.projection]
         unit = torch.tensor(p.lattice, dtype=torch.float64, device=x.device) * 2.0**-p.shift
         if p.rescale is not None:

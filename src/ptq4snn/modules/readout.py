@@ -29,8 +29,10 @@ class Readout:
     axis: int
 
     def __call__(self, output: Any) -> Tensor:
-        """Logits [B, classes, ...]."""
+        """Logits [B, classes, ...]; or decisions [B], whole numbers, where the model itself decides."""
         x = first_tensor(output)
+        if x.dim() == 1 and x.dtype == torch.int64:
+            return x
         y = x.float().flatten(0, self.axis - 1).mean(0) if self.axis else x.float()
         return y if y.dim() > 1 else y.unsqueeze(1)
 

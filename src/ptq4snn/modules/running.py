@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,6 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.modules.output_ends import finish
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.runtime.engine import Runtime
@@ -43,7 +45,7 @@ class Packed:
         if not self.proven:
             return model(x)
         try:
-            return self.tensors(x)
+            return self.tensors(model, x)
         except DataError:  # what the runtime does not take, such as NaN, the simulation tells
             return model(x)
 
@@ -56,9 +58,11 @@ class Packed:
                 del shape[axis]
         return x.device.type == "cpu" and x.dtype == torch.float32 and tuple(shape) == want.shape
 
-    def tensors(self, x: Tensor) -> tuple[Tensor, ...]:
+    def tensors(self, model: QuantizedModel, x: Tensor) -> tuple[Tensor, ...]:
         out: tuple[Tensor, ...] = OnRuntime(self.runtime)(x)
-        return out
+        if not model.finishes:
+            return out
+        return tuple(finish(y, how.then) for y, how in zip(out, model.plan.outputs, strict=True))
 
     def agrees(self, model: QuantizedModel, x: Tensor) -> bool:
         """Whether both give the same bits: not where the model was changed after it was quantized."""
@@ -67,7 +71,7 @@ class Packed:
         expected = [t for t in tree_flatten(model(few))[0] if isinstance(t, Tensor)]
         reset_neurons(model)
         try:
-            found = self.tensors(few)
+            found = self.tensors(model, few)
         except DataError:
             return False
         return len(found) == len(expected) and all(map(torch.equal, found, expected))
@@ -121,6 +125,8 @@ def _make(model: QuantizedModel) -> Packed | None:
     if model.program is None or model.plan.arithmetic != "integer" or not any(available()):
         return None
     try:
-        return Packed(Runtime(model_of(model.program, model.plan, model.integers)))
+        made = model_of(model.program, model.plan, model.integers)
+        outputs = tuple(replace(out, then=()) for out in made.program.outputs)  # what follows is added here
+        return Packed(Runtime(replace(made, program=replace(made.program, outputs=outputs))))
     except PTQ4SNNError:  # a width or a bound that the kernels do not take: the simulation does
         return None

@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-__all__ = ["KINDS", "Edit", "EditKind"]
+__all__ = ["KINDS", "MOVED", "Edit", "EditKind"]
 
-EditKind = Literal["shortcut", "affine", "plain"]
-KINDS = ("shortcut", "affine", "plain")
+EditKind = Literal[
+    "shortcut", "affine", "plain", "position", "scale", "input", "softmax", "log_softmax", "argmax"
+]
+MOVED = ("position", "scale", "input", "softmax", "log_softmax", "argmax")
+KINDS = ("shortcut", "affine", "plain", *MOVED)
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,10 @@ class Edit:
     shortcut  spikes that are added to a current go through a projection with weights of one
     affine    a scale or a constant for each channel of a current is a norm, to be folded
     plain     linear, convolution or matrix product with a parameter: a projection
+    position  a constant that differs from position to position: in the bias of the projection in front of it
+    scale     spikes times a factor of their channel: in the weights that read them, or behind the outputs
+    input     a factor or a constant on the input's way to its first layer: in the grid that reads the input
+    softmax, log_softmax, argmax    at the end of forward: behind the decoded outputs
     """
 
     kind: EditKind
@@ -32,8 +39,8 @@ class Edit:
     period: int
     child: str  # name of what answers, among the module's children
     operand: int  # which argument goes through it
-    shape: tuple[int, ...]  # of its weight; of an affine its channels
-    axis: int = -1  # channel axis, counted from the end
+    shape: tuple[int, ...]  # of its weight; of an affine its channels; of what moved (1,)
+    axis: int = -1  # channel axis, counted from the end; that of a softmax or an argmax
     settings: tuple[tuple[int, ...], ...] = ()  # stride, padding, dilation and groups of a convolution
     parameters: tuple[str, ...] = ()  # of the model, that are in the projection now and not stored again
 

@@ -15,18 +15,30 @@ from ptq4snn.network.state_layout import Layout
 
 __all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
 
-UNWRITTEN = ("emits", "lift")  # fields that may be missing
+# fields that may be missing
+UNWRITTEN = ("emits", "lift", "raw_scales", "raw_zeros", "then", "places", "output_scales")
 Numbers = tuple[float, ...]
 Integers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class InputPlan:
-    """x ~ scale * (p - zero / 2^16), p in 0..255, per input channel (one entry: for all of them)."""
+    """x ~ scale * (p - zero / 2^16), p in 0..255, per input channel (one entry: for all of them).
+
+    Where forward normalises the input, x is what the projection sees behind that; the model's own input is
+    read by the grid `raw_scales`, `raw_zeros` to the same p.
+    """
 
     scales: Numbers
     zeros: Integers
     exact: bool  # every calibration sample lies on this grid
+    raw_scales: Numbers = ()
+    raw_zeros: Integers = ()
+
+    @property
+    def read(self) -> tuple[Numbers, Integers]:
+        """Scales and zeros of the grid that reads the model's input."""
+        return (self.raw_scales, self.raw_zeros) if self.raw_scales else (self.scales, self.zeros)
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,7 @@ class ProjectionPlan:
     input: InputPlan | None = None
     rescale: RescalePlan | None = None
     decode: bool = False
+    places: Integers = ()  # sizes of the output's axes, where every position has a bias of its own
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,8 @@ class NeuronPlan:
 class OutputPlan:
     projection: str | None
     axis: int
+    then: tuple[tuple[str, int], ...] = ()  # softmax, log_softmax, argmax: what, and its axis from the end
+    output_scales: Numbers = ()  # of spikes: what those of each channel along `axis` are worth
 
 
 @dataclass(frozen=True)
@@ -153,6 +168,15 @@ class Plan:
         d = asdict(self)
         if not self.edits:
             del d["edits"]
+        for out in (*d["outputs"], *d["step_outputs"]):
+            for field in ("then", "output_scales"):
+                if not out[field]:
+                    del out[field]
+        for p in d["projections"].values():
+            if not p["places"]:
+                del p["places"]
+            if p["input"] is not None and not p["input"]["raw_scales"]:
+                del p["input"]["raw_scales"], p["input"]["raw_zeros"]
         for name, n in self.neurons.items():
             d["neurons"][name]["layout"] = n.layout.to_dict()
             if n.emits == "spikes":  # what most neurons do is not written
@@ -178,7 +202,7 @@ class Plan:
             beta=d["beta"],
             percentile=d["percentile"],
             mixed=d["mixed"],
-            step_outputs=tuple(OutputPlan(**o) for o in d.get("step_outputs", ())),
+            step_outputs=tuple(OutputPlan(**_known(OutputPlan, o)) for o in d.get("step_outputs", ())),
             excluded=tuple(d.get("excluded", ())),
             edits=tuple(Edit.from_dict(e) for e in d.get("edits", ())),
         )

@@ -216,10 +216,14 @@ class Output:
     (["div", x], ["mul", x], or ["steps"]: divided by the number of steps), x and each result rounded to
     dtype. Then what they are worth:
 
-    count      nothing else happens: spikes, or numbers made of spikes
+    count      nothing else happens: spikes, or numbers made of spikes; with `scales` they are multiplied by
+               these along `axis`, in float64, rounded to float32
     current    times the lattice of the projection `name` (2^-shift of it, or its rescale's scales), along
                `axis` of `shape` counted from the end, in float64, rounded to float32
     potential  times the unit of the neuron `name`, plus v_rest, in float64, rounded to float32
+
+    Last `then`: softmax, log_softmax or argmax along an axis of `shape`, counted from the end
+    (numerics/finishing.py); argmax gives int64 and leaves that axis out.
     """
 
     value: int
@@ -232,6 +236,37 @@ class Output:
     time_axis: int | None
     dtype: str  # "float32" | "float64"
     scalings: tuple[tuple[str, float] | tuple[str], ...]
+    then: tuple[tuple[str, int], ...] = ()
+    scales: tuple[float, ...] = ()
+
+    @property
+    def given_type(self) -> str:
+        """The type of the numbers that come out."""
+        if any(how == "argmax" for how, _ in self.then):
+            return "int64"
+        return self.dtype if self.kind == "count" and not self.scales else "float32"
+
+    @property
+    def given_shape(self) -> Integers:
+        """The shape of one sample at one step as it comes out."""
+        gone = [axis % len(self.shape) for how, axis in self.then if how == "argmax"]
+        return tuple(n for d, n in enumerate(self.shape) if d not in gone)
+
+    @property
+    def placed(self) -> tuple[tuple[str, int], ...]:
+        """`then` with its axes counted among all, batch and time with them."""
+        taken = (self.batch_axis, self.time_axis)
+        rank = len(self.shape) + len(taken) - taken.count(None)
+        kept = [d for d in range(rank) if d not in taken]
+        return tuple((how, kept[axis] - rank) for how, axis in self.then)
+
+    @property
+    def given_axes(self) -> tuple[int, int | None]:
+        """Where batch and time are in what comes out."""
+        rank = len(self.shape) + 1 + (self.time_axis is not None)
+        gone = [axis % rank for how, axis in self.placed if how == "argmax"]
+        time = None if self.time_axis is None else self.time_axis - sum(g < self.time_axis for g in gone)
+        return self.batch_axis - sum(g < self.batch_axis for g in gone), time
 
 
 @dataclass(frozen=True)
@@ -271,6 +306,8 @@ def asdict_shallow(x: Any) -> dict[str, Any]:
     d = {f.name: getattr(x, f.name) for f in fields(x)}
     if isinstance(x, Neuron) and not x.carried:
         del d["carried"]  # what most neurons are not is not written
+    if isinstance(x, Output):
+        d = {k: v for k, v in d.items() if v or k not in ("then", "scales")}
     return {"kind": x.kind, **d} if isinstance(x, Operation) else d
 
 
@@ -298,7 +335,8 @@ def _from(cls: Any, d: dict[str, Any]) -> Any:
     odd = set(d) - known - {"kind"} if issubclass(cls, Operation) else set(d) - known
     if odd:
         raise ValueError(f"unknown field {min(odd)!r}")
-    return cls(**{name: _field(name, d[name]) for name in known if name in d or name != "carried"})
+    unwritten = ("carried", "then", "scales")
+    return cls(**{name: _field(name, d[name]) for name in known if name in d or name not in unwritten})
 
 
 def _field(name: str, x: Any) -> Any:

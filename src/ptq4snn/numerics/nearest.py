@@ -10,7 +10,7 @@ from torch import Tensor
 from ptq4snn.numerics.grid import quantize
 from ptq4snn.numerics.scales import weight_scales
 
-__all__ = ["QuantWeight", "round_nearest"]
+__all__ = ["QuantWeight", "input_scales", "round_nearest"]
 
 
 @dataclass(frozen=True)
@@ -32,3 +32,13 @@ def round_nearest(
         scales = weight_scales(w, bits or 8, floor, per_tensor)
     s = scales.view(-1, *[1] * (w.dim() - 1))
     return QuantWeight(bits, scales, quantize(w, s, bits) if bits is not None else torch.as_tensor(w / s))
+
+
+def input_scales(weight: Tensor, s: Tensor) -> Tensor:
+    """The input's scales [inputs], or one for all, shaped to multiply weight [C, inputs / groups, ...]."""
+    if len(s) == 1:
+        return s
+    inputs = weight.shape[1]  # a grouped convolution sees a part of the channels in every group
+    groups = len(s) // inputs
+    rows = s.view(groups, inputs).repeat_interleave(weight.shape[0] // groups, 0)
+    return rows.view(weight.shape[0], inputs, *[1] * (weight.dim() - 2))

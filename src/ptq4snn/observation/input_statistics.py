@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -90,8 +90,9 @@ class InputStatistics:
         exact = [s for s in found if s is not None]
         return torch.tensor(exact, dtype=torch.float64) if len(exact) == len(found) else None
 
-    def plan(self) -> InputPlan:
-        """8-bit grid p = x / scale + zero per channel."""
+    def plan(self, gains: tuple[float, ...] = (), offsets: tuple[float, ...] = ()) -> InputPlan:
+        """8-bit grid p = x / scale + zero per channel; with `gains` and `offsets`, x = gain r + offset, also
+        that of r: r / (scale / gain) + zero + offset / scale."""
         step = self.steps()
         if step is not None:
             span = torch.where(self.high > self.low, self.high - self.low, torch.ones_like(self.high))
@@ -106,5 +107,15 @@ class InputStatistics:
             low, high = self.low.clamp_max(0), self.high.clamp_min(0)
             scale = ((high - low) / (LEVELS - 1)).clamp_min(1e-12)
             zero = (-low / scale).round()
-        zeros = (zero * 2**ZERO_FRACTION_BITS).round().long().tolist()
-        return InputPlan(tuple(scale.tolist()), tuple(zeros), step is not None)
+        found = InputPlan(tuple(scale.tolist()), _fixed(zero), step is not None)
+        if not gains:
+            return found
+        gain, offset = (torch.tensor(v, dtype=torch.float64) for v in (gains, offsets))
+        fixed = torch.tensor(found.zeros, dtype=torch.float64) / 2**ZERO_FRACTION_BITS
+        raw = (scale / gain).tolist(), _fixed(fixed + offset / scale)
+        return replace(found, raw_scales=tuple(raw[0]), raw_zeros=raw[1])
+
+
+def _fixed(zero: Tensor) -> tuple[int, ...]:
+    """With 16 bits behind the point."""
+    return tuple((zero * 2**ZERO_FRACTION_BITS).round().long().tolist())

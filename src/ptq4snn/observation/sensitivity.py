@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.modules.integer import IntegerCore
+from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import Readout, same_draws
 from ptq4snn.numerics.gradients import safe_gradients
@@ -85,7 +86,7 @@ def sensitivity(
             folded.core(n).probe = None
             reference.core(n).probe = p
         reference.reset_state()
-        with torch.enable_grad(), same_draws(), safe_gradients():
+        with torch.enable_grad(), same_draws(), safe_gradients(), unfinished(reference):
             loss = F.cross_entropy(readout(reference(x)), labels)
             loss.backward()
         for n, p in probes.items():

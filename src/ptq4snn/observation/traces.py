@@ -72,13 +72,15 @@ class Tracer:
         return picked.transpose(0, 1).flatten(1).cpu()
 
     def trace(self) -> Trace:
-        steps = min(len(r) for r in self.rows)
+        steps = sorted(len(r) for r in self.rows)[(len(self.rows) - 1) // 2]  # recordings may differ
+        kept = [i for i, r in enumerate(self.rows) if len(r) >= steps]
         currents, spikes = (
-            torch.cat([torch.stack([step[i] for step in r[:steps]]) for r in self.rows], 2) for i in (0, 1)
+            torch.cat([torch.stack([step[i] for step in self.rows[k][:steps]]) for k in kept], 2)
+            for i in (0, 1)
         )
         flat = torch.arange(prod(self.layout.shape)).reshape(self.layout.shape)
         by_channel = self.layout.by_channel(flat.unsqueeze(0))[0]  # [C, P]: index of each element
-        index = torch.cat([p.cpu().flatten() for p in self.places])
+        index = torch.cat([self.places[k].cpu().flatten() for k in kept])
         return Trace(currents, spikes, by_channel[:, index])
 
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.bridge.lattice import Lattice
-from ptq4snn.bridge.weights import input_scales, weight_floor
+from ptq4snn.bridge.weights import weight_floor
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.modules.readout import same_draws
-from ptq4snn.numerics.nearest import QuantWeight
+from ptq4snn.numerics.nearest import QuantWeight, input_scales
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared

@@ -54,16 +54,15 @@ class Target:
 
 
 class Batches:
-    """All samples in batches of one size: what is recorded for a batch fits it every time."""
+    """All samples in batches of one size (of recordings of different lengths those of the commonest): what is
+    recorded for a batch fits it every time."""
 
     def __init__(self, network: Network) -> None:
         axis = network.prepared.batch_axis
-        self.packed: list[PackedBatch] = []
-        size: int | None = None
+        packed: dict[torch.Size, list[PackedBatch]] = {}
         for x in micro_batches(network.prepared.samples_again(), BATCH, axis):
-            size = x.shape[axis] if size is None else size
-            if x.shape[axis] == size:
-                self.packed.append(pack(x, axis))
+            packed.setdefault(x.shape, []).append(pack(x, axis))
+        self.packed = max(packed.values(), key=len)  # of equally many the first
         self.traced = trace(network.float, self[0])
 
     def __len__(self) -> int:

@@ -54,14 +54,17 @@ def check_agreement(plan: Plan, model: Model) -> None:
 def _output(plan: OutputPlan, out: Output, what: str) -> None:
     current = out.kind == "current"
     need(plan.projection == (out.name if current else None), f"{what} is of another projection in the plan")
-    if not current:
-        return
     axes = [out.batch_axis] if out.time_axis is None else [out.batch_axis, out.time_axis]
+    need(plan.output_scales == out.scales, f"{what} has other scales in the plan")
+    pairs = [(plan.axis, out.axis)] if current or out.scales else []
+    need([how for how, _ in plan.then] == [how for how, _ in out.then], f"{what} ends otherwise in the plan")
+    pairs += [(a, b) for (_, a), (_, b) in zip(plan.then, out.then, strict=True)]
     rank = len(out.shape) + len(axes)
-    need(plan.axis >= -rank, f"{what} has other axes in the plan")
-    axis = plan.axis % rank
     kept = [d for d in range(rank) if d not in axes]
-    need(axis in kept and out.axis == kept.index(axis) - len(kept), f"{what} has another axis in the plan")
+    for ours, theirs in pairs:
+        need(ours >= -rank, f"{what} has other axes in the plan")
+        axis = ours % rank
+        need(axis in kept and theirs == kept.index(axis) - len(kept), f"{what} has another axis in the plan")
 
 
 def _inputs(plan: Plan, model: Model) -> None:
@@ -106,7 +109,9 @@ def _potential(op: Neuron, model: Model) -> int:
 
 
 def _same(a: InputGrid, b: InputGrid | None) -> bool:
-    return b is not None and np.array_equal(a.scales, b.scales) and np.array_equal(a.zeros, b.zeros)
+    if b is None:
+        return False
+    return all(np.array_equal(*p) for p in ((a.scales, b.scales), (a.zeros, b.zeros), (a.inside, b.inside)))
 
 
 def _summed(program: Program) -> set[int]:

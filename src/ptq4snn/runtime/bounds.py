@@ -165,15 +165,16 @@ def _weighted(signed: tuple[Reals, Reals], lo: Reals, hi: Reals) -> tuple[Reals,
 
 def _bias(n: ProjectionNumbers, op: ops.Project, signed: tuple[Reals, Reals]) -> tuple[Reals, Reals]:
     """Range of the bias with the input's zero point under any of the taps [Cout]."""
-    bias = n.bias.astype(np.float64)
-    if n.input is None or not n.input.zeros.any():
-        return bias, bias
-    zeros = np.broadcast_to(n.input.zeros.astype(np.float64), (n.weight.shape[1] * op.groups,))
+    rows = n.bias.astype(np.float64).reshape(-1, n.bias.shape[-1])  # one, or one for each position
+    least, most = rows.min(0), rows.max(0)
+    if n.input is None or not n.input.inside.any():
+        return least, most
+    zeros = np.broadcast_to(n.input.inside.astype(np.float64), (n.weight.shape[1] * op.groups,))
     inside = _weighted(signed, np.minimum(zeros, 0), np.maximum(zeros, 0))
     r = fits(Range(*inside, wide=True).times(2.0**n.shift), op.name, "its zero point")
     r = replace(r.times(-(2.0**-ZERO_FRACTION_BITS)), wide=False)
-    r = fits(r.plus(bias - 1, bias + 1), op.name, "its bias with the zero point")
-    return np.minimum(np.floor(r.lo), bias), np.maximum(np.ceil(r.hi), bias)
+    r = fits(r.plus(least - 1, most + 1), op.name, "its bias with the zero point")
+    return np.minimum(np.floor(r.lo), least), np.maximum(np.ceil(r.hi), most)
 
 
 def _keep_sums(proof: _Proof, name: str, sums: Range) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from ptq4snn.errors import BundleError
 from ptq4snn.network.index import Window
 from ptq4snn.network.program import Delay, Input, Neuron, Operation, Output, Program, Project, TimeSum
+from ptq4snn.numerics.finishing import FINISHES, MAX_CLASSES
 from ptq4snn.runtime.operation_check import RULES, Numbers, Place
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.require import (
@@ -153,6 +154,14 @@ def _output(program: Program, numbers: Numbers, out: Output) -> None:
     need(out.dtype in ("float32", "float64"), "its type is neither float32 nor float64")
     need(out.kind in KINDS, "its kind is unknown")
     _scalings(out.scalings)
+    _then(out.then, shape)
+    if out.scales:
+        need(out.kind == "count", "its scales are those of something else than spikes")
+        axis = whole(out.axis, -len(shape), -1, "its axis")
+        need(isinstance(out.scales, tuple) and len(out.scales) == shape[axis], "its scales are not one each")
+        for x in out.scales:
+            fine = isinstance(x, (int, float)) and not isinstance(x, bool) and 0 < abs(x) < MAX_SCALING
+            need(fine, "one of its scales is no ordinary number")
     if out.kind == "current":
         p = numbers.projections.get(out.name) if isinstance(out.name, str) else None
         if p is None:
@@ -163,6 +172,18 @@ def _output(program: Program, numbers: Numbers, out: Output) -> None:
     if out.kind == "potential":
         makers = [op for op in program.operations if isinstance(op, Neuron) and op.potential == out.value]
         need(len(makers) == 1 and makers[0].name == out.name, "it is not the potential of its neuron")
+
+
+def _then(then: Any, shape: tuple[int, ...]) -> None:
+    need(isinstance(then, tuple) and len(then) <= MAX_RANK, "what follows it is no short list")
+    left = list(shape)
+    for step in then:
+        need(isinstance(step, tuple) and len(step) == 2 and step[0] in FINISHES, "it ends with something odd")
+        axis = whole(step[1], -len(left), -1, "the axis of a softmax or an argmax")
+        need(left[axis] <= MAX_CLASSES, f"a softmax or an argmax is over more than {MAX_CLASSES} numbers")
+        if step[0] == "argmax":
+            del left[axis]
+    need(all(step[0] != "argmax" for step in then[:-1]), "an argmax is not the last")
 
 
 def _scalings(scalings: Any) -> None:

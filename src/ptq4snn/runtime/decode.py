@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.network.program import Neuron, Output, Program, Project
+from ptq4snn.numerics.finishing import finished
 from ptq4snn.runtime.parameters import Model, Reals
 
 __all__ = ["Decoder", "late_heads", "worth_of"]
@@ -50,7 +51,7 @@ class Decoder:
             unit, rest = self.worth
             real = x.astype(np.float64) * unit
             x = (real if rest is None else real + rest).astype(np.float32)
-        return self._placed(x, steps)
+        return finished(self._placed(x, steps), self.out.placed)
 
     def _at_steps(self, y: Array, total: int) -> Array:
         """The head reads a sum over other steps than at calibration: W x grows or shrinks, b stays."""
@@ -80,7 +81,7 @@ def worth_of(model: Model, out: Output) -> tuple[Reals, float | None] | None:
     """What follows the scalings, in float64 and rounded to float32: a factor of each element, and what is
     added; None: nothing."""
     if out.kind == "count":
-        return None
+        return (np.array(out.scales).reshape(-1, *[1] * (-out.axis - 1)), None) if out.scales else None
     assert out.name is not None
     if out.kind == "current":
         p = model.projections[out.name]

@@ -221,7 +221,7 @@ class Runtime:
         arrays = []
         for decoder in self._decoders:
             y = decoder(values[decoder.out.value], steps, total)
-            axis = decoder.out.time_axis
+            axis = decoder.out.given_axes[1]
             arrays.append(y if axis is None or not of_step else y.take(0, axis))
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
 

@@ -79,7 +79,8 @@ def _input_range(model: Model) -> tuple[float, float]:
     for op in model.program.operations:
         if isinstance(op, Quantize) and (grid := model.projections[op.name].input) is not None:
             zeros = grid.zeros / 2**ZERO_FRACTION_BITS
-            return float(np.min(-zeros * grid.scales)), float(np.max((255 - zeros) * grid.scales))
+            ends = np.concatenate([-zeros * grid.scales, (255 - zeros) * grid.scales])
+            return float(ends.min()), float(ends.max())
     return 0.0, 1.0
 
 

@@ -44,7 +44,7 @@ def projection_numbers(p: ProjectionPlan, weight: NDArray[Any], bias: NDArray[An
     return ProjectionNumbers(
         weight=np.ascontiguousarray(q.astype(np.int8)),
         bits=bits,
-        bias=_vector(bias, -INT32, INT32 - 1, f"{what}: a bias"),
+        bias=_biases(bias, f"{what}: a bias"),
         shift=shift,
         over_time=_flag(p.over_time, f"{what}: over_time"),
         input=None if p.input is None else _grid(p.input, what),
@@ -54,11 +54,27 @@ def projection_numbers(p: ProjectionPlan, weight: NDArray[Any], bias: NDArray[An
     )
 
 
+def _biases(x: NDArray[Any], what: str) -> Integers:
+    """One for each channel, or for each position and channel."""
+    if np.ndim(x) != 2:
+        return _vector(x, -INT32, INT32 - 1, what)
+    found = _integers(x, -INT32, INT32 - 1, what)
+    if not found.size:
+        raise BundleError(f"{what} is missing; make the bundle again")
+    return found
+
+
 def _grid(p: InputPlan, what: str) -> InputGrid:
     scales = _reals(p.scales, f"{what}: an input scale")
     if not (scales >= LEAST_SCALE).all():
         raise BundleError(f"{what}: an input scale is not positive; make the bundle again")
-    return InputGrid(scales, _vector(p.zeros, -INT32, INT32 - 1, f"{what}: an input zero"))
+    inside = _vector(p.zeros, -INT32, INT32 - 1, f"{what}: an input zero")
+    if not p.raw_scales:
+        return InputGrid(scales, inside)
+    raw = _reals(p.raw_scales, f"{what}: a scale of the raw input")
+    if not (np.abs(raw) >= LEAST_SCALE).all():
+        raise BundleError(f"{what}: a scale of the raw input is 0; make the bundle again")
+    return InputGrid(raw, _vector(p.raw_zeros, -INT32, INT32 - 1, f"{what}: a zero of the raw input"), inside)
 
 
 def _rescale(p: RescalePlan, what: str) -> Rescale:

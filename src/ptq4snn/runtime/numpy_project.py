@@ -42,11 +42,12 @@ def rshift_even(a: Integers, n: int) -> Integers:
 
 
 def border_map(n: ProjectionNumbers, op: Project, positions: int) -> Integers:
-    """The bias with the input's zero point under the taps inside: [1 or P_out, Cout]."""
-    if n.input is None or not n.input.zeros.any():
-        return n.bias[None]
+    """The bias, of each position where it has one, with the input's zero point under the taps inside: [1 or
+    P_out, Cout]."""
+    if n.input is None or not n.input.inside.any():
+        return n.bias if n.bias.ndim == 2 else n.bias[None]
     groups, (cout, inside) = op.groups, n.weight.shape[:2]
-    zeros = np.broadcast_to(n.input.zeros, (inside * groups,)).reshape(groups, 1, inside, 1)
+    zeros = np.broadcast_to(n.input.inside, (inside * groups,)).reshape(groups, 1, inside, 1)
     w = n.weight.reshape(groups, cout // groups, inside, -1).astype(np.int64)
     by_tap = (w * zeros).sum(2).reshape(cout, -1) << n.shift  # [Cout, K]
     present = (_taps(op, positions) >= 0).astype(np.float64)  # [P_out, K]

@@ -62,7 +62,7 @@ def _quantize(op: ops.Quantize, p: Place) -> None:
     if numbers is None or numbers.input is None:
         raise Refused("the plan has no input grid for it")
     grid = numbers.input
-    need(len(grid.scales) == len(grid.zeros), "its scales and zeros differ in number")
+    need(len(grid.scales) == len(grid.zeros) == len(grid.inside), "its scales and zeros differ in number")
     need(
         len(grid.scales) in (1, p.output.channels),
         f"{len(grid.scales)} scales for {p.output.channels} channels",
@@ -88,12 +88,15 @@ def _project(op: ops.Project, p: Place) -> None:
     need(y.channels % groups == 0 and x.channels % groups == 0, "channels do not divide into its groups")
     wanted = (y.channels, x.channels // groups, *kernel)
     need(shape == wanted, f"its weight has the shape {list(shape)}, not {list(wanted)}")
-    vectors = [numbers.bias, numbers.unit]
+    vectors = [numbers.unit, *([numbers.bias] if numbers.bias.ndim == 1 else [])]
+    if numbers.bias.ndim == 2:
+        need(numbers.bias.shape == (y.positions, y.channels), "it has biases of other positions")
+        need(not numbers.over_time, "it has biases of positions behind a mean over time")
     if numbers.rescale is not None:
         vectors += [numbers.rescale.multipliers, numbers.rescale.shifts, numbers.rescale.scales]
     need(all(len(v) == y.channels for v in vectors), f"its vectors have not {y.channels} channels")
     if numbers.input is not None:
-        need(len(numbers.input.zeros) in (1, x.channels), f"its zeros have not {x.channels} channels")
+        need(len(numbers.input.inside) in (1, x.channels), f"its zeros have not {x.channels} channels")
 
 
 def _neuron(op: ops.Neuron, p: Place) -> None:

@@ -25,10 +25,18 @@ Reals = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class InputGrid:
-    """p = clip(rint(x * (1 / scale) + zero / 2^16), 0, 255), one entry or one for each input channel."""
+    """p = clip(rint(x * (1 / scale) + zero / 2^16), 0, 255), one entry or one for each input channel.
+
+    Where the model normalises its input, `behind` is the level that stands for 0 behind that."""
 
     scales: Reals
     zeros: Integers  # 16 bits behind the point
+    behind: Integers | None = None  # likewise
+
+    @property
+    def inside(self) -> Integers:
+        """The level that stands for 0 at the projection: the bias subtracts it under every tap."""
+        return self.zeros if self.behind is None else self.behind
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import numpy as np
 from ptq4snn.network.edit import KINDS as EDIT_KINDS
 from ptq4snn.network.edit import Edit
 from ptq4snn.network.plan import InputPlan, MirrorPlan, NeuronPlan, Plan, ProjectionPlan, RescalePlan
+from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.numerics.limits import INT64_SHIFT
 from ptq4snn.runtime.parameters import NeuronNumbers, ProjectionNumbers, Reals
 from ptq4snn.runtime.require import MAX_ELEMENTS, MAX_RANK, Refused, need, whole, wholes
@@ -61,16 +62,28 @@ def check_plan(plan: Plan) -> None:
     need(len(plan.step_outputs) <= MAX_NAMES, "it has too many outputs of a step")
     for out in (*plan.outputs, *plan.step_outputs):
         whole(out.axis, -2 * MAX_RANK, -1 if out.projection is not None else 0, "the axis of an output")
+        worth = out.output_scales
+        need(not worth or (out.projection is None and out.axis < 0), "an output has scales of two kinds")
+        need(isinstance(worth, tuple) and all(map(_finite, worth)), "a scale of an output is no number")
         known = out.projection is None or (
             isinstance(out.projection, str) and out.projection in plan.projections
         )
         need(known, "an output is of a projection that is not there")
+        _then(out.then)
     for m in plan.mirrors.values():
         _mirror(plan, m)
     need(len(plan.edits) <= MAX_NAMES, "it has too many edits")
     check_names([e.path for e in plan.edits if isinstance(e.child, str)], "edits")
     for e in plan.edits:
         _edit(e)
+
+
+def _then(then: Any) -> None:
+    need(isinstance(then, tuple) and len(then) <= MAX_RANK, "what follows an output is no short list")
+    for step in then:
+        need(isinstance(step, tuple) and len(step) == 2, "what follows an output is no pair")
+        need(step[0] in FINISHES, "an output ends with something odd")
+        whole(step[1], -2 * MAX_RANK, -1, "the axis of a softmax or an argmax")
 
 
 def _recipe(recipe: Any) -> None:
@@ -124,7 +137,10 @@ def check_projection(p: ProjectionPlan, n: ProjectionNumbers) -> None:
     channels = n.weight.shape[0] if n.weight.ndim else 0
     need(n.weight.ndim >= 2 and n.weight.size > 0, "its weight has no channels")
     need(n.weight.ndim <= 2 + MAX_RANK, f"its weight has more than {MAX_RANK} axes")
-    need(len(n.bias) == channels, f"it has {len(n.bias)} biases for {channels} channels")
+    need(n.bias.shape[-1] == channels, f"it has {n.bias.shape[-1]} biases for {channels} channels")
+    sizes = wholes(p.places, 1, MAX_ELEMENTS, "the places of its biases", MAX_RANK)
+    placed = n.bias.shape[:-1] == ((prod(sizes),) if sizes else ())
+    need(placed, "it has biases for other positions than it says")
     _scales(p.scales, channels, "scales")
     lattice = _scales(p.lattice, channels, "lattice")
     real(p.quantum, LEAST, MOST, "the quantum")
@@ -138,7 +154,9 @@ def check_projection(p: ProjectionPlan, n: ProjectionNumbers) -> None:
 
 def _input(x: InputPlan) -> None:
     need(len(x.scales) == len(x.zeros), "its input has other scales than zeros")
-    _integers(x.zeros, "a zero of its input")
+    _integers((*x.zeros, *x.raw_zeros), "a zero of its input")
+    raw = (len(x.raw_scales), len(x.raw_zeros))
+    need(raw in ((0, 0), (len(x.scales),) * 2), "its input is read by other scales than it has")
     need(isinstance(x.exact, bool), "exact is neither true nor false")
 
 

@@ -3,7 +3,7 @@ operation itself on the channel numbers."""
 
 from __future__ import annotations
 
-from ptq4snn.discovery.facts import Constant, Count, Current, Data, Fact, Membrane, Opaque
+from ptq4snn.discovery.facts import Constant, Count, Current, Data, Fact, Finished, Membrane, Opaque
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.operations import rules_by_name
 from ptq4snn.discovery.record import FACTORIES, FILLED
@@ -13,6 +13,7 @@ from ptq4snn.discovery.rules.support import Rule, Unfollowed
 __all__ = ["apply"]
 
 RULES: dict[str, Rule] = rules_by_name({**shaping.RULES, **pooling.RULES, **arithmetic.RULES})
+DRAWN = {"rand", "randn", "randint", "rand_like", "randn_like", "bernoulli", "normal", "uniform", "poisson"}
 LEARNED = {"convolution", "addmm", "mm", "bmm", "baddbmm", "linear", "matmul", "conv1d", "conv2d", "conv3d"}
 
 
@@ -34,14 +35,15 @@ def _apply(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     kinds = {type(f) for f in facts}
     if node.op in FACTORIES or node.op in FILLED:  # also those that only look at a tensor's shape
         return [Constant(g.values[node.outputs[0]].data if node.op in FILLED else None)]
-    if Opaque in kinds:
+    if Opaque in kinds or Finished in kinds:
         raise Unfollowed("follows it")
     _refuse_loose_weights(node, facts)
     if kinds <= {Data, Constant}:
         learned = next((f.learned for f in facts if isinstance(f, Constant) and f.learned), None)
         floating = any(isinstance(f, Data) and f.floating for f in facts)
-        fact: Fact = Data(floating) if Data in kinds else Constant(g.values[node.outputs[0]].data, learned)
-        return [fact] * len(node.outputs)
+        drawn = node.op in DRAWN or any(isinstance(f, Constant) and f.drawn for f in facts)
+        made = Constant(g.values[node.outputs[0]].data, learned, drawn)
+        return [Data(floating) if Data in kinds else made] * len(node.outputs)
     if node.op not in RULES:
         raise Unfollowed("has no integer meaning here")
     out = RULES[node.op](g, node, facts)

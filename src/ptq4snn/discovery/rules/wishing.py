@@ -2,6 +2,8 @@
 
 spikes + current      the spikes through a projection with weights of one
 current * p, + p      a scale or a constant for each channel: a norm, folded into the projection
+current + p           a constant for each position: a bias of the projection for each
+spikes * p            a factor for each channel: in the weights that read them
 """
 
 from __future__ import annotations
@@ -19,12 +21,10 @@ __all__ = ["wished"]
 def wished(g: Graph, node: Node, pair: list[Fact], shape: tuple[int, ...]) -> Fact | None:
     """Note what has to be edited, and go on with the current as if it were done; None where nothing has to
     be or can be."""
-    if (
-        g.wishes is None
-        or node.site is None
-        or not any(isinstance(f, Current) and f.through is None for f in pair)
-    ):
+    if g.wishes is None or node.site is None or any(isinstance(f, Constant) and f.drawn for f in pair):
         return None
+    if not any(isinstance(f, Current) and f.through is None for f in pair):
+        return _spike_scale(g, node, pair, shape)
     at = next(i for i, f in enumerate(pair) if isinstance(f, Current))
     current, other = pair[at], pair[1 - at]
     assert isinstance(current, Current)
@@ -33,6 +33,26 @@ def wished(g: Graph, node: Node, pair: list[Fact], shape: tuple[int, ...]) -> Fa
     if isinstance(other, Constant) and not _plain(node, at, other):
         return _affine(g, node, current, other, at, shape)
     return None
+
+
+def _spike_scale(g: Graph, node: Node, pair: list[Fact], shape: tuple[int, ...]) -> Fact | None:
+    """Spikes times a tensor of constants, as large as they are."""
+    at = next((i for i, f in enumerate(pair) if isinstance(f, Count)), 0)
+    spikes, other = pair[at], pair[1 - at]
+    product = node.op == "mul" or (node.op == "div" and not at and node.given.get("rounding_mode") is None)
+    if (
+        not product
+        or not isinstance(spikes, Count)
+        or not isinstance(other, Constant)
+        or other.value is not None
+    ):
+        return None
+    operand = node.given[("self", "other")[at]]
+    if not isinstance(operand, Ref) or g.values[operand.value].shape != shape:
+        return None
+    assert g.wishes is not None
+    g.wishes.append(Wish("scale", node, at, (1,), -1, (spikes.sources, other.learned)))
+    return spikes
 
 
 def _shortcut(
@@ -56,10 +76,20 @@ def _affine(
         return None
     operand = node.given[("self", "other")[1 - at]]
     size = g.values[operand.value].shape if isinstance(operand, Ref) else ()
-    if any(n > 1 and d - len(size) != axis for d, n in enumerate(size)):
-        return None  # it differs from place to place
     assert g.wishes is not None
+    if any(n > 1 and d - len(size) != axis for d, n in enumerate(size)):  # it differs from place to place
+        return _position(g, node, current, other, at)
     g.wishes.append(Wish("affine", node, at, (shape[axis],), axis, (current.projections, other.learned)))
+    return current
+
+
+def _position(g: Graph, node: Node, current: Current, other: Constant, at: int) -> Fact | None:
+    """A position embedding, which becomes a bias of the projection that alone makes the current."""
+    added = node.op in ("add", "sub", "rsub") and calls.addends(node)[at] == 1.0
+    if not added or len(current.sheets) > 1:
+        return None
+    assert g.wishes is not None
+    g.wishes.append(Wish("position", node, at, (1,), -1, (current.projections, other.learned)))
     return current
 
 

@@ -171,6 +171,7 @@ def _outputs(written: Written) -> list[str]:
         else:
             lines.append(f"/* {macro}: one for each channel, in {name}_decode{n} */")
         more = f" + {rest!r}" if rest else ""
+        more += "".join(f"; {name}_decode{n} takes their {how}" for how, _ in out.then)
         fields.append(
             f"  {output_type(model, out)} o{n}[{prod(out.shape)}]; "
             f"/* {shape}, {worth}{by}; one is worth {macro}{more} */"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ptq4snn.export.c99.context import Context
+from ptq4snn.export.c99.finishing import finish_lines
 from ptq4snn.export.c99.text import block, c_type, given, initializer, loop
 from ptq4snn.network.program import Neuron, Output
 from ptq4snn.runtime.decode import late_heads
@@ -37,7 +39,8 @@ def copy_lines(ctx: Context, number: int) -> list[str]:
 def scales_of(model: Model, out: Output) -> tuple[Reals, float]:
     """What one step of each element is worth [*shape], behind the scalings, and what is added."""
     if out.kind == "count":
-        return np.ones(out.shape), 0.0
+        worth = np.array(out.scales or [1.0]).reshape(-1, *[1] * (-out.axis - 1))
+        return np.broadcast_to(worth, out.shape), 0.0
     name = str(out.name)
     if out.kind == "current":
         p = model.projections[name]
@@ -56,16 +59,17 @@ def hexes(values: Iterable[float]) -> list[str]:
 
 
 def decoder_type(out: Output) -> str:
-    return "double" if out.kind == "count" and out.dtype == "float64" else "float"
+    return {"float64": "double", "float32": "float", "int64": "int64_t"}[out.given_type]
 
 
 def decoder_lines(ctx: Context, number: int) -> list[str]:
     """A function that makes real numbers of output `number`."""
     out, model = ctx.model.program.outputs[number], ctx.model
-    kind, real = decoder_type(out), "double" if out.dtype == "float64" else "float"
+    kind, real = decoder_type(replace(out, then=())), "double" if out.dtype == "float64" else "float"
     scales, rest = scales_of(model, out)
     tables, scale = _by_axis(f"{ctx.name}_scale{number}", scales)
     body = [f"volatile double x = (double)out->o{number}[i]; /* volatile: every result is rounded */"]
+    body.append("(void)steps;")
     head = next((op for op in late_heads(model) if op.output == out.value), None)
     if head is not None:
         place = ctx.plan.places[out.value]
@@ -86,22 +90,32 @@ def decoder_lines(ctx: Context, number: int) -> list[str]:
     for what, *by in out.scalings:
         amount = f"({real})steps" if not by else f"({real}){float(by[0]).hex()}"
         body.append(f"z = z {'*' if what == 'mul' else '/'} {amount};")
-    if out.kind == "count":
-        body.append("y[i] = z;")
+    if out.kind == "count" and not out.scales:
+        body.append("return z;")
     else:
         body += [
             f"x = (double)z * {scale};",
             *([f"x = x + {rest.hex()};"] if out.kind == "potential" else []),
-            "y[i] = (float)x;",
+            "return (float)x;",
         ]
+    given = decoder_type(out)
+    decides = any(how == "argmax" for how, _ in out.then)
+    each = [
+        f"for (uint32_t i = 0; i < {prod(out.shape)}; i++) {{",
+        f"  y[i] = {ctx.name}_real{number}(out, steps, i);",
+        "}",
+    ]
     return [
         *tables,
-        f"void {ctx.name}_decode{number}(const {ctx.name}_output *out, uint32_t steps, {kind} *y)",
+        f"static {kind} {ctx.name}_real{number}(const {ctx.name}_output *out, uint32_t steps, uint32_t i)",
         "{",
-        "  (void)steps;",
-        f"  for (uint32_t i = 0; i < {prod(out.shape)}; i++) {{",
-        *block(body, 2),
-        "  }",
+        *block(body),
+        "}",
+        "",
+        f"void {ctx.name}_decode{number}(const {ctx.name}_output *out, uint32_t steps, {given} *y)",
+        "{",
+        *block([] if decides else each),
+        *block(finish_lines(ctx.name, number, out) if out.then else []),
         "}",
         "",
     ]

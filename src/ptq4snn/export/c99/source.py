@@ -9,6 +9,7 @@ import numpy as np
 from ptq4snn.export.c99.arena import lay_out
 from ptq4snn.export.c99.context import Context
 from ptq4snn.export.c99.figures import Figures, figures_of
+from ptq4snn.export.c99.finishing import finish_tables
 from ptq4snn.export.c99.helpers import Helpers
 from ptq4snn.export.c99.kernels import function, parameters
 from ptq4snn.export.c99.levels import front_lines, level_count
@@ -63,7 +64,7 @@ def write_source(
     steps = model.program.steps if fixed_steps(model) else min(model.bounds.steps, MOST_STEPS)
     driver = _driver(ctx, steps)
     reset = _reset(ctx)
-    front = front_lines(ctx)
+    front = front_lines(ctx) + finish_tables(name, model.program.outputs)
     for n in range(len(model.program.outputs)):
         front += decoder_lines(ctx, n)
     code = [*functions, *reset, *driver]

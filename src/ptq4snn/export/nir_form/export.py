@@ -61,6 +61,8 @@ def nodes_of(plan: Plan, model: Model, dt: float = DT) -> Walk:
     walk(w)
     if len(model.program.outputs) != 1:
         raise PTQ4SNNError("the model has several outputs, and a NIR graph has one: return the spikes alone")
+    if ends := model.program.outputs[0].then:
+        raise PTQ4SNNError(f"the model ends with a {ends[0][0]}, which NIR has not: return what it reads")
     last = w.made[model.program.outputs[0].value]
     w.nodes["output"] = library.Output(np.array(last.shape))
     w.edges += [(s, "output") for s in last.sources]

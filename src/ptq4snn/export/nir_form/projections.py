@@ -22,9 +22,13 @@ def projection_node(
     n = w.model.projections[op.name]
     if n.rescale is not None:
         raise w.refuse(op, "it writes a stream or a chain, whose saturation NIR has no words for")
+    if n.bias.ndim == 2:
+        raise w.refuse(op, "it has a bias for each position, and a NIR node has one for each channel")
     channels = n.weight.shape[0]
     step = (n.unit * 2.0**n.shift).reshape(-1, *[1] * (n.weight.ndim - 1))
     weight = n.weight.astype(np.float64) * step
+    if n.input is not None and not np.array_equal(n.input.zeros, n.input.inside):
+        raise w.refuse(op, "the model adds a constant to its input, of which a NIR graph knows nothing")
     if n.input is not None:
         scales = np.broadcast_to(n.input.scales, (n.weight.shape[1] * op.groups,))
         each = np.repeat(scales.reshape(op.groups, -1), channels // op.groups, axis=0)  # [Cout, Cin / G]

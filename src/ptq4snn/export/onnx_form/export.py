@@ -144,7 +144,7 @@ def _step_graph(model: Model, pool: Pool) -> Any:
     given = []
     for i, (name, out) in enumerate(zip(outputs, program.outputs, strict=True)):
         _same(nodes, name, f"y{i}")
-        given.append(_tensor(f"y{i}", _type(out), (BATCH, *out.shape)))
+        given.append(_tensor(f"y{i}", out.given_type, (BATCH, *out.given_shape)))
     _same(nodes, nodes("Add", "step", nodes.constant(1, np.int64)), "step_after")
     given.append(_tensor("step_after", "int64", ()))
     for i, (v, dtype, size) in enumerate(kept):
@@ -152,10 +152,6 @@ def _step_graph(model: Model, pool: Pool) -> Any:
         shown.append(_tensor(f"state{i}", dtype, (BATCH, *size)))
         given.append(_tensor(f"state{i}_after", dtype, (BATCH, *size)))
     return helper.make_graph(nodes.nodes, "step", shown, given, pool.tensors)
-
-
-def _type(out: Any) -> str:
-    return "float32" if out.kind != "count" else str(out.dtype)
 
 
 def _frames(model: Model, nodes: Nodes) -> Name:
@@ -189,11 +185,11 @@ def _collected(model: Model, nodes: Nodes, stacked: list[Name], steps: int) -> l
         if out.time_axis is None:
             last = nodes("Gather", name, nodes.constant(steps - 1, np.int64), axis=0)
             _same(nodes, last, f"y{i}")
-            given.append(_tensor(f"y{i}", _type(out), (BATCH, *out.shape)))
+            given.append(_tensor(f"y{i}", out.given_type, (BATCH, *out.given_shape)))
         else:
-            rank = len(out.shape) + 2
+            rank = len(out.given_shape) + 2
             _same(nodes, nodes("Transpose", name, perm=[1, 0, *range(2, rank)]), f"y{i}")
-            given.append(_tensor(f"y{i}", _type(out), (BATCH, steps, *out.shape)))
+            given.append(_tensor(f"y{i}", out.given_type, (BATCH, steps, *out.given_shape)))
     return given
 
 
@@ -233,7 +229,7 @@ def _scan_graph(model: Model, pool: Pool, steps: int) -> Any:
         after.append(_tensor(f"s{i}_after", dtype, (BATCH, *size)))
     for i, (name, out) in enumerate(zip(outputs, model.program.outputs, strict=True)):
         _same(body, name, f"row{i}")
-        after.append(_tensor(f"row{i}", _type(out), (BATCH, *out.shape)))
+        after.append(_tensor(f"row{i}", out.given_type, (BATCH, *out.given_shape)))
     graph = helper.make_graph(body.nodes, "body", inner, after)
     rest = _rest(model, nodes)
     numbers = nodes.constant(np.arange(steps), np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ptq4snn.export.onnx_form.finishing import finish
 from ptq4snn.export.onnx_form.graph import Name
 from ptq4snn.export.onnx_form.values import Step
 from ptq4snn.network.program import Output
@@ -32,8 +33,8 @@ def decoded(step: Step, out: Output, total: Name) -> Name:
         x = nodes("Mul" if kind == "mul" else "Div", x, factor)
     worth = worth_of(model, out)
     if worth is None:
-        return x
+        return finish(nodes, x, out)
     unit, rest = worth
     x = nodes("Mul", nodes.cast(x, "float64"), nodes.constant(unit, "float64"))
     x = x if rest is None else nodes("Add", x, nodes.constant(np.float64(rest)))
-    return nodes.cast(x, "float32")
+    return finish(nodes, nodes.cast(x, "float32"), out)

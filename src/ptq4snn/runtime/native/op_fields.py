@@ -46,7 +46,7 @@ def plain_bias(n: ProjectionNumbers) -> Array:
 def _bias(n: ProjectionNumbers, op: Project, positions: int) -> dict[str, Any]:
     """Bias rows [R, padded] and the row of each position: a border has only a few different ones."""
     rows, which = np.unique(border_map(n, op, positions), axis=0, return_inverse=True)
-    bias = np.stack([row(r, len(n.bias)) for r in rows])
+    bias = np.stack([row(r, n.weight.shape[0]) for r in rows])
     return {"bias": bias, "bias_row": None if len(rows) == 1 else which.reshape(-1).astype(np.int32)}
 
 
@@ -54,7 +54,7 @@ def rescale_fields(n: ProjectionNumbers) -> dict[str, Any]:
     if n.rescale is None:
         return {}
     half = 2 ** (n.rescale.bits - 1)
-    m, shift = (row(a, len(n.bias)) for a in (n.rescale.multipliers, n.rescale.shifts))
+    m, shift = (row(a, n.weight.shape[0]) for a in (n.rescale.multipliers, n.rescale.shifts))
     return {"rescale_m": m, "rescale_n": shift, "lo": -half, "hi": half - 1}
 
 
