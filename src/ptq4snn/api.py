@@ -108,7 +108,7 @@ def inspect(model: nn.Module, sample: Any, batch_axis: int = 0) -> Discovery:
     """Every neuron as pair, stream or bare, found by following one batch through a real forward pass."""
     check_module(model)
     first: Tensor = next(micro_batches(sample, 2, batch_axis))
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), no_autocast():
         found = widened(readable(model))
         refuse_several_inputs(found)
         first = first.to(input_type(found, first))
