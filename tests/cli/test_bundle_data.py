@@ -35,6 +35,7 @@ def random():
 
 def tensor(): return torch.from_numpy(np.load("x.npy"))
 def pairs(split): return [(tensor()[:4], torch.tensor([0, 1, 2, 0])), (tensor()[4:], torch.tensor([1, 2]))]
+def named(split): return [{"image": x, "label": y, "name": ["a"] * len(y)} for x, y in pairs(split)]
 """
 
 
@@ -60,8 +61,8 @@ def made(bundle: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 FILES = ["x.npy", "xy.npz", "one.npz", "xy.safetensors"]
-FACTORIES = ["net_for_bundles:tensor", "net_for_bundles:pairs"]
-LABELLED = ["xy.npz", "one.npz", "xy.safetensors", "net_for_bundles:pairs"]
+FACTORIES = ["net_for_bundles:tensor", "net_for_bundles:pairs", "net_for_bundles:named"]
+LABELLED = ["xy.npz", "one.npz", "xy.safetensors", "net_for_bundles:pairs", "net_for_bundles:named"]
 
 
 @pytest.mark.parametrize("data", FILES + FACTORIES)
