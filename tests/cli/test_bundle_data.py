@@ -4,6 +4,7 @@ weights or report."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,18 @@ def test_what_needs_torch_says_so_without_it(made: Made) -> None:
             and 'needs torch: pip install "ptq4snn[torch]", or give a .npy' in done.stderr
         )
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+def test_nobody_waits_for_a_pipe(made: Made, cli: Cli) -> None:
+    for name in ("m.ptq.report.json", "p.npy", "p.npz", "p.safetensors"):
+        Path(name).unlink(missing_ok=True)
+        os.mkfifo(name)
+    for name in ("p.npy", "p.npz", "p.safetensors"):
+        code, _, err = cli("run", "m.ptq", name)
+        assert code == 2 and "is no regular file" in err
+    assert cli("evaluate", "m.ptq", "--data", "xy.npz")[0] == 0
+    assert not ptq4snn.load("m.ptq", Frames(True)).report
 
 
 def test_a_bundle_is_evaluated_without_its_model(made: Made, cli: Cli) -> None:
