@@ -100,8 +100,9 @@ def test_nobody_waits_for_a_pipe(made: Made, cli: Cli) -> None:
         Path(name).unlink(missing_ok=True)
         os.mkfifo(name)
     for name in ("p.npy", "p.npz", "p.safetensors"):
-        code, _, err = cli("run", "m.ptq", name)
-        assert code == 2 and "is no regular file" in err
+        for words in (["run", "m.ptq", name], ["evaluate", "m.ptq", "--data", name]):
+            code, _, err = cli(*words)
+            assert code == 2 and "is no regular file" in err
     assert cli("evaluate", "m.ptq", "--data", "xy.npz")[0] == 0
     assert not ptq4snn.load("m.ptq", Frames(True)).report
 

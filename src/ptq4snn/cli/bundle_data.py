@@ -50,7 +50,7 @@ def inputs_for(spec: str, program: Program) -> Iterator[Array]:
 
 def _is_array(path: Path) -> bool:
     """A file of x, by its ending; an .npz may be a whole data set as well."""
-    if path.suffix == ".npz" and zipfile.is_zipfile(path):
+    if path.suffix == ".npz" and path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as file:
             return not {"test_x.npy", "train_x.npy"} <= set(file.namelist())
     return path.suffix in READERS
