@@ -172,7 +172,7 @@ def test_a_loop_that_never_calls_the_net() -> None:
 
 
 def test_mistakes() -> None:
-    assert ptq4snn.quantize(tutorial(), X, "fast+w8m8", steps=np.int64(2)).plan.steps == 2
+    assert ptq4snn.quantize(tutorial(), X, "fast+w8m8", steps=np.int64(2)).plan.steps == 2  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="both given"):
         ptq4snn.quantize(tutorial(), X, steps=3, loop=forward_pass)
     with pytest.raises(RecipeError, match="steps must be"):

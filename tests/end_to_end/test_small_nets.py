@@ -104,6 +104,12 @@ def test_a_single_neuron() -> None:
     assert bits(q) == {"n": {4}} and q.plan.average_bits() == 4.0
 
 
+def test_32_bits_are_asked_for_too() -> None:
+    for net, names in ((One(), ("n",)), (Tutorial(), ("lif1", "lif2"))):
+        q = ptq4snn.quantize(net, X, "fast+w4m32")
+        assert bits(q) == {name: {32} for name in names} and "32 bits as asked" in q.summary()
+
+
 def test_what_is_set_is_kept() -> None:
     q = ptq4snn.quantize(Tutorial(), X, "fast+w4m4", first_membrane=8)
     assert bits(q) == {"lif1": {8}, "lif2": {4}} and "8 bits (first layer): lif1" in q.summary()
