@@ -23,10 +23,12 @@ def check_batch_axis(model: nn.Module, neurons: Collection[str], x: Tensor, batc
     """Raise where the samples lie on the axis that the neurons of these names take for time."""
     one = x.narrow(batch_axis, 0, 1)
     try:
-        steps, more = (_steps(model, neurons, b) for b in (one, torch.cat([one, one], batch_axis)))
+        counts = [_steps_and_batch(model, neurons, b) for b in (one, torch.cat([one, one], batch_axis))]
     except (RuntimeError, ValueError, TypeError, IndexError):
         return  # a model that wants other numbers of samples; what is wrong shows elsewhere
-    if any(more[n] > steps[n] for n in neurons):
+    (steps, batch), (more_steps, more_batch) = counts
+    # one neuron may see time and samples on one axis, as in QKFormer; then others see the samples apart
+    if more_batch == batch and any(more_steps[n] > steps[n] for n in neurons):
         if isinstance(model, Looped):
             raise DataError(
                 "the neurons take the samples of a step for time: the net runs whole sequences by itself, so "
@@ -39,9 +41,12 @@ def check_batch_axis(model: nn.Module, neurons: Collection[str], x: Tensor, batc
         )
 
 
-def _steps(model: nn.Module, neurons: Collection[str], x: Tensor) -> dict[str, int]:
-    """Time steps of every neuron in one pass."""
+def _steps_and_batch(
+    model: nn.Module, neurons: Collection[str], x: Tensor
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Time steps and batch size of every neuron in one pass."""
     steps: dict[str, int] = dict.fromkeys(neurons, 0)
+    batch: dict[str, int] = {}
     handles = []
     for name in neurons:
         module = model.get_submodule(name)
@@ -52,6 +57,7 @@ def _steps(model: nn.Module, neurons: Collection[str], x: Tensor) -> dict[str, i
             if args and isinstance(args[0], Tensor):
                 several = adapter.steps(m, args[0])
                 steps[name] += 1 if several is None else several
+                batch[name] = int(args[0].shape[0 if several is None else 1])
 
         handles.append(module.register_forward_pre_hook(note))
     reset_neurons(model)
@@ -62,4 +68,4 @@ def _steps(model: nn.Module, neurons: Collection[str], x: Tensor) -> dict[str, i
         reset_neurons(model)
         for h in handles:
             h.remove()
-    return steps
+    return steps, batch
