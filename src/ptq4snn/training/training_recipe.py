@@ -62,8 +62,9 @@ class TrainingRecipe:
     augmentation: none, crop (of the input padded by `margin` pixels, the same for all frames), crop-flip.
     norm_gain: the norms start at it; LIF neurons that halve their input are silent at 1.
     clip: limit of the gradient's norm, 0 for none.
-    precision: bfloat16 multiplies in 16 bits where torch's autocast does (weights, updates and the watch on held-out
-        samples stay float32): 1.7 times as fast on a CPU with avx512_bf16, slower where there is none.
+    precision: bfloat16 multiplies in 16 bits where torch's autocast does (weights, updates and the watch on
+        held-out samples stay float32): 1.7 times as fast on a CPU with avx512_bf16, slower where there is
+        none.
     validation: training samples held out to watch the progress; the test split is used once, at the end.
     class_weights: of a segmentation loss: classes weigh the inverse square root of their frequency.
     start: a checkpoint whose weights the first stage starts from instead of random ones; norm_gain does not
