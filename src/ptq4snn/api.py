@@ -67,8 +67,8 @@ def quantize(
     recipe: a preset ("w4m4"), a TOML file, a mapping or a Recipe; `changes` replace single fields of it.
     batch_axis: axis of the samples in a batch, 1 for time-first tensors [T, B, ...].
     steps, loop: for a net whose forward is one time step. loop(net, x) runs the whole sequence, as your own
-        code does; steps=T stands for T calls on the same input, or with batch_axis=1 on the frames of x[T, B,
-        ...]. What comes back takes one step a call, like the net.
+        code does, and calls the net once a step; steps=T stands for T calls on the same input, or with
+        batch_axis=1 on the frames of x[T, B, ...]. What comes back takes one step a call, like the net.
     progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
     work: a folder that keeps finished blocks of the weights' rounding, from which a killed run goes on.
     The model given is not changed.
@@ -108,7 +108,7 @@ def inspect(model: nn.Module, sample: Any, batch_axis: int = 0) -> Discovery:
     """Every neuron as pair, stream or bare, found by following one batch through a real forward pass."""
     check_module(model)
     first: Tensor = next(micro_batches(sample, 2, batch_axis))
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), no_autocast():
         found = widened(readable(model))
         refuse_several_inputs(found)
         first = first.to(input_type(found, first))

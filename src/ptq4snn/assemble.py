@@ -326,7 +326,7 @@ class Assembly:
         """Width of a neuron outside the budget, None inside."""
         info, rule = self.folded.discovery.neurons[name], self.recipe.override(name)
         if self.coupling(name) == "none":
-            return self.recipe.first_membrane if info.stem else WIDE_STATE
+            return self.recipe.first_membrane if info.stem and self.protected(name) else WIDE_STATE
         if rule.membrane is not None:
             return rule.membrane
         if self.protected(name):

@@ -6,6 +6,7 @@ A data set with a length and numbered samples is stacked into batches; a pair of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,9 @@ def batches_in(data: Any, batch_axis: int = 0, labels: bool = True, size: int = 
 
     labels: whether the labels of a data set's samples are read; they may be anything where they are not.
     """
+    axis: Any = batch_axis
+    if isinstance(axis, bool) or not isinstance(axis, Integral) or int(axis) < 0:
+        raise DataError(f"batch_axis must be a whole number of 0 or more, not {short(repr(batch_axis))}")
     if isinstance(data, np.ndarray | Tensor):
         return _split(as_tensor(data), None, batch_axis, size)
     if is_pair(data, batch_axis):

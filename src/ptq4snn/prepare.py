@@ -23,7 +23,7 @@ from ptq4snn.discovery.input_types import input_type, refuse_several_inputs, wid
 from ptq4snn.discovery.looping import Looped, refuse_forgetful
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
-from ptq4snn.errors import CheckpointError, RecipeError, SilentNetworkWarning, UnsupportedModel
+from ptq4snn.errors import CheckpointError, PTQ4SNNError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.hints import hint
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
@@ -151,6 +151,11 @@ def refuse_single_step(model: nn.Module, discovery: Discovery) -> None:
             "loop=your_function(net, x) (on the command line --steps or --loop); if one step is all there "
             "is, give steps=1"
         )
+    if isinstance(model, Looped) and not discovery.step_outputs:  # a step could not be told from the whole
+        raise UnsupportedModel(
+            "loop calls parts of the net and never the net itself, so that what a step is remains unknown: "
+            "let it call net(x) once a step, or put the loop into a module around the net and give that"
+        )
 
 
 def prepare(
@@ -162,7 +167,7 @@ def prepare(
     original = widened(copy_model(unwrapped(model)).requires_grad_(False))
     refuse_several_inputs(original)
     check_weights(original)
-    original = original.to(device) if device is not None else original
+    original = original if device is None else _on(device, original)
     excluded = excluded_modules(original, recipe)
     model = readable(original, excluded)
     where = next((p.device for p in model.parameters()), None)
@@ -175,19 +180,20 @@ def prepare(
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
     refuse_unbatched(model, few, batch_axis)
     refuse_forgetful(model, few, batch_axis)
-    bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
+    batches = [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1), first]
+    bake(model, batches)
     discovery = discover(model, few, batch_axis, excluded)
     if discovery.edits:  # what an edited call computes with must not hang on the sample
-        bake(model, [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1)])
-    check_batch_axis(model, discovery, few, batch_axis)
+        bake(model, batches)
+    check_batch_axis(model, discovery.neurons, few, batch_axis)
     refuse_single_step(model, discovery)
     calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
     verify(original, discovery, few)
     folded = fold(model, discovery)
     leave_out(folded.model, FINISHES)
     readout = find_readout(folded.model, few, batch_axis)
-    batches = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
-    seen = observe(folded, batches, batch_axis)
+    stream = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
+    seen = observe(folded, stream, batch_axis)
     if seen.samples == 0:  # all samples are held out: observe those
         seen = observe(folded, calibration.held_out, batch_axis)
     _warn_if_silent(seen, folded)
@@ -202,6 +208,15 @@ def prepare(
 def _needs_all(recipe: Recipe) -> bool:
     """Whether a stage will want more samples again than the first ones."""
     return recipe.rounding != "nearest" or (recipe.sensitivity_batches or KEPT + 1) > KEPT
+
+
+def _on(device: Any, model: nn.Module) -> nn.Module:
+    try:
+        return model.to(torch.device(device))
+    except (AssertionError, RuntimeError, TypeError) as why:  # torch asserts that it was built for the device
+        raise PTQ4SNNError(
+            f"device {device!r} cannot be used here: choose cpu or a device that torch sees"
+        ) from why
 
 
 def _warn_if_silent(seen: Observation, folded: Folded) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
+from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.extras import is_there
 
 __all__ = ["Progress", "RichProgress", "Silent", "chosen", "for_terminal"]
@@ -68,4 +69,10 @@ def chosen(progress: Progress | bool | None) -> Progress:
     """What the argument `progress` of the API means: None a bar on a terminal, False silence, else itself."""
     if progress is None or progress is True:
         return for_terminal()
-    return Silent() if progress is False else progress
+    if progress is False:
+        return Silent()
+    if not hasattr(progress, "track"):
+        raise PTQ4SNNError(
+            f"progress must be True, False, None or an object with a method track, not {progress!r}"
+        )
+    return progress

@@ -4,6 +4,7 @@ weights or report."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,7 @@ def random():
 
 def tensor(): return torch.from_numpy(np.load("x.npy"))
 def pairs(split): return [(tensor()[:4], torch.tensor([0, 1, 2, 0])), (tensor()[4:], torch.tensor([1, 2]))]
+def named(split): return [{"image": x, "label": y, "name": ["a"] * len(y)} for x, y in pairs(split)]
 """
 
 
@@ -60,8 +62,8 @@ def made(bundle: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 FILES = ["x.npy", "xy.npz", "one.npz", "xy.safetensors"]
-FACTORIES = ["net_for_bundles:tensor", "net_for_bundles:pairs"]
-LABELLED = ["xy.npz", "one.npz", "xy.safetensors", "net_for_bundles:pairs"]
+FACTORIES = ["net_for_bundles:tensor", "net_for_bundles:pairs", "net_for_bundles:named"]
+LABELLED = ["xy.npz", "one.npz", "xy.safetensors", "net_for_bundles:pairs", "net_for_bundles:named"]
 
 
 @pytest.mark.parametrize("data", FILES + FACTORIES)
@@ -90,6 +92,19 @@ def test_what_needs_torch_says_so_without_it(made: Made) -> None:
             and 'needs torch: pip install "ptq4snn[torch]", or give a .npy' in done.stderr
         )
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+def test_nobody_waits_for_a_pipe(made: Made, cli: Cli) -> None:
+    for name in ("m.ptq.report.json", "p.npy", "p.npz", "p.safetensors"):
+        Path(name).unlink(missing_ok=True)
+        os.mkfifo(name)
+    for name in ("p.npy", "p.npz", "p.safetensors"):
+        for words in (["run", "m.ptq", name], ["evaluate", "m.ptq", "--data", name]):
+            code, _, err = cli(*words)
+            assert code == 2 and "is no regular file" in err
+    assert cli("evaluate", "m.ptq", "--data", "xy.npz")[0] == 0
+    assert not ptq4snn.load("m.ptq", Frames(True)).report
 
 
 def test_a_bundle_is_evaluated_without_its_model(made: Made, cli: Cli) -> None:

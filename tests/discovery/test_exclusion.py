@@ -49,6 +49,24 @@ class Transposed(nn.ConvTranspose1d):
         return super().forward(x.flatten(0, 1)).unflatten(0, x.shape[:2])
 
 
+class NormalIn(nn.Linear):
+    """A layer with a forward of its own: its weight is a plain one, what it reads is not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(nn.functional.normalize(x, dim=-1))
+
+
+class LowRank(nn.Linear):
+    """W s + B A s: a second way through the layer, by parameters of its own."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(a, b)
+        self.down, self.up = nn.Parameter(torch.zeros(2, a)), nn.Parameter(torch.zeros(b, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + (x @ self.down.t()) @ self.up.t()
+
+
 REFUSED: dict[str, tuple[Callable[[], Net], set[str]]] = {
     "a LayerNorm behind the first layer": (
         lambda: Net(
@@ -107,6 +125,35 @@ REFUSED: dict[str, tuple[Callable[[], Net], set[str]]] = {
         ),
         {"a", "b", "n1"},
     ),
+    "a layer that normalises its input": (
+        lambda: Net(
+            lambda m, x: m.c(m.n2(m.b(m.n1(m.a(x))))),
+            a=linear(8), n1=LIF(), b=NormalIn(16, 16), n2=LIF(), c=linear(16, 3),
+        ),
+        {"b", "n2"},
+    ),
+    "a head that normalises its input": (
+        lambda: Net(
+            lambda m, x: m.c(m.n2(m.b(m.n1(m.a(x))))),
+            a=linear(8), n1=LIF(), b=linear(), n2=LIF(), c=NormalIn(16, 3),
+        ),
+        {"c"},
+    ),
+    "a layer of two ways": (
+        lambda: Net(
+            lambda m, x: m.c(m.n2(m.b(m.n1(m.a(x))))),
+            a=linear(8), n1=LIF(), b=LowRank(16, 16), n2=LIF(), c=linear(16, 3),
+        ),
+        {"b", "n2"},
+    ),
+    "a BatchNorm without running statistics": (
+        lambda: Net(
+            lambda m, x: m.c(m.n2(m.bn(m.b(m.n1(m.a(x))).flatten(0, 1)).view(T, -1, 16))),
+            a=linear(8), n1=LIF(), b=linear(), bn=nn.BatchNorm1d(16, track_running_stats=False), n2=LIF(),
+            c=linear(16, 3),
+        ),
+        {"bn", "n2"},
+    ),
 }  # fmt: skip
 
 
@@ -136,6 +183,27 @@ def test_the_advice_of_a_refusal_works(case: str, recipe: str, tmp_path: Path) -
     for p in other.parameters():
         p.data.zero_()  # the bundle brings the float weights, too
     assert torch.equal(ptq4snn.load(tmp_path / "m.ptq", other)(X[64:]), found)
+
+
+def test_a_call_in_the_model_itself_has_no_name_to_exclude() -> None:
+    net = Net(
+        lambda m, x: m.c(m.n2(nn.functional.linear(m.n1(m.a(x)).softmax(-1), m.p.weight))),
+        a=linear(8), n1=LIF(), p=nn.Embedding(16, 16), n2=LIF(), c=linear(16, 3),
+    )  # fmt: skip
+    with pytest.raises(PTQ4SNNError, match="move it into a module of its own"):
+        ptq4snn.quantize(net, X[:64], "fast+w8m8")
+
+
+def test_a_relu_head_behind_a_sum_of_calls() -> None:
+    """One call of the layer in front of the head for each step, as loops over single steps make them."""
+    net = Net(
+        lambda m, x: m.head(torch.relu(sum(m.c(s) for s in m.n2(m.b(m.n1(m.a(x))))))).unsqueeze(0),
+        a=linear(8), n1=LIF(), b=linear(), n2=LIF(), c=linear(16, 8), head=linear(8, 3),
+    )  # fmt: skip
+    q = ptq4snn.quantize(net, X[:64], "fast+w8m8")
+    with torch.no_grad():
+        expected, found = net(X[64:]), q(X[64:])
+    assert (found - expected).norm() / expected.norm() < 0.2
 
 
 def test_what_goes_in_and_out_of_an_excluded_part_is_real() -> None:

@@ -170,6 +170,13 @@ class ByInput(nn.Linear):
         return F.linear(x, self.weight * x.mean(), self.bias)
 
 
+class ByBatch(nn.Linear):
+    """Another weight in large batches."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight * (2 if x.numel() > 4 * 8 * 24 else 1), self.bias)
+
+
 class ByCall(nn.Linear):
     calls = 0
 
@@ -192,6 +199,7 @@ class OtherStride(nn.Conv1d):
     ("layer", "words"),
     [
         (ByInput(24, 24), "the weight of 'b', a ByInput, changes"),
+        (ByBatch(24, 24), "the weight of 'b', a ByBatch, changes"),
         (ByCall(24, 24), "the weight of 'b', a ByCall, changes"),
         (Twice(24, 24), "'b', a Twice, calls linear or conv more than once"),
         (OtherStride(8, 8, 3, padding=1), "'b', a OtherStride, .* dilation"),

@@ -90,6 +90,21 @@ def test_half_precision_is_refused(q: ptq4snn.QuantizedModel, half: torch.dtype)
     assert torch.equal(q(X), expected)
 
 
+@pytest.mark.parametrize("part", ["model", "model.b", "model.n2"])
+def test_half_precision_of_a_part_is_refused(q: ptq4snn.QuantizedModel, part: str) -> None:
+    twin = copy.deepcopy(q)
+    with pytest.raises(PTQ4SNNError, match="cannot be turned into float16"):
+        twin.get_submodule(part).half()
+    assert torch.equal(twin(X), q(X))
+
+
+def test_autocast_around_inspect_and_load(q: ptq4snn.QuantizedModel, tmp_path: Path) -> None:
+    q.save(tmp_path / "m.ptq")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert list(ptq4snn.inspect(Net(), X).neurons) == ["n1", "n2"]
+        assert torch.equal(ptq4snn.load(tmp_path / "m.ptq", Net())(X), q(X))
+
+
 @pytest.mark.parametrize("change", [lambda m: m.float(), lambda m: m.double(), copy.deepcopy])
 def test_other_types_and_copies_keep_the_bits(
     q: ptq4snn.QuantizedModel, change: Callable[[nn.Module], nn.Module]
@@ -112,6 +127,62 @@ def test_time_is_never_taken_for_samples(mean: bool, shape: tuple[int, ...]) -> 
         ptq4snn.quantize(TimeFirst(mean), x, "fast+w8m8")
     found = ptq4snn.quantize(TimeFirst(mean), x, "fast+w8m8", batch_axis=1)
     assert found.report["summary"]["samples"] == shape[1] and found.plan.steps == shape[0]
+
+
+class Late(TimeFirst):
+    """Its last neuron sees one step, behind the mean over time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.b(self.n1(self.a(x)).mean(0))
+        out: Tensor = self.c(self.n2(h.unsqueeze(0))[0])
+        return out
+
+
+def test_one_neuron_is_enough_to_tell_time() -> None:
+    x = torch.rand(6, 24, 40, generator=torch.Generator().manual_seed(3))
+    with pytest.raises(DataError, match="give batch_axis=1"):
+        ptq4snn.quantize(Late(True), x, "fast+w8m8")
+    assert ptq4snn.quantize(Late(True), x, "fast+w8m8", batch_axis=1).report["summary"]["samples"] == 24
+
+
+def test_evaluate_never_takes_time_for_samples() -> None:
+    """As many labels as steps: nothing but the neurons could tell."""
+    x, y = torch.rand(24, 24, 40, generator=torch.Generator().manual_seed(3)), torch.arange(24) % 4
+    net = TimeFirst(False)
+    found = ptq4snn.quantize(net, x, "fast+w8m8", batch_axis=1)
+    for model in (net, found):
+        with pytest.raises(DataError, match="give batch_axis=1"):
+            ptq4snn.evaluate(model, [(x, y)])
+        assert ptq4snn.evaluate(model, [(x, y)], batch_axis=1)["samples"] == 24
+    with pytest.raises(DataError, match="batch_axis=1 if the samples lie there"):
+        ptq4snn.evaluate(net, [(x[:5], y)])
+
+
+def test_steps_of_a_net_that_runs_sequences_itself() -> None:
+    x = torch.rand(6, 24, 40, generator=torch.Generator().manual_seed(3))
+    for axis in (0, 1):
+        with pytest.raises(DataError, match="leave steps or loop away"):
+            ptq4snn.quantize(TimeFirst(False), x, "fast+w8m8", batch_axis=axis, steps=6)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"progress": "x"}, "an object with a method track"),
+        ({"batch_axis": "1"}, "batch_axis must be a whole number"),
+        ({"batch_axis": -1}, "batch_axis must be a whole number"),
+        ({"device": "nowhere"}, "choose cpu or a device that torch sees"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(wrong: dict[str, object], words: str) -> None:
+    with pytest.raises(PTQ4SNNError, match=words):
+        ptq4snn.quantize(Net(), X, "fast+w8m8", **wrong)  # type: ignore[arg-type]
+
+
+def test_samples_one_by_one_without_a_batch_axis() -> None:
+    for samples in (X[0], list(X)):
+        with pytest.raises(DataError, match=r"give batches: for one sample x\.unsqueeze\(0\)"):
+            ptq4snn.quantize(Net(), samples, "fast+w8m8")
 
 
 def test_samples_are_never_taken_for_time() -> None:

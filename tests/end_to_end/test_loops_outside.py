@@ -154,7 +154,25 @@ def test_evaluate_runs_the_sequence(tmp_path: Path) -> None:
     assert ptq4snn.evaluate(again, [(X, labels)])["accuracy"] == 100.0
 
 
+def test_a_loop_that_never_calls_the_net() -> None:
+    """What comes back could not tell a step from a sequence."""
+
+    def by_parts(net: Any, x: Tensor) -> Tensor:
+        utils.reset(net)
+        out = []
+        for _ in range(STEPS):
+            h = x
+            for part in list(net)[:-1]:
+                h = part(h)
+            out.append(h)
+        return torch.stack(out)
+
+    with pytest.raises(UnsupportedModel, match="never the net itself"):
+        ptq4snn.quantize(tutorial(), X, "fast+w8m8", loop=by_parts)
+
+
 def test_mistakes() -> None:
+    assert ptq4snn.quantize(tutorial(), X, "fast+w8m8", steps=np.int64(2)).plan.steps == 2  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="both given"):
         ptq4snn.quantize(tutorial(), X, steps=3, loop=forward_pass)
     with pytest.raises(RecipeError, match="steps must be"):

@@ -104,6 +104,12 @@ def test_a_single_neuron() -> None:
     assert bits(q) == {"n": {4}} and q.plan.average_bits() == 4.0
 
 
+def test_32_bits_are_asked_for_too() -> None:
+    for net, names in ((One(), ("n",)), (Tutorial(), ("lif1", "lif2"))):
+        q = ptq4snn.quantize(net, X, "fast+w4m32")
+        assert bits(q) == {name: {32} for name in names} and "32 bits as asked" in q.summary()
+
+
 def test_what_is_set_is_kept() -> None:
     q = ptq4snn.quantize(Tutorial(), X, "fast+w4m4", first_membrane=8)
     assert bits(q) == {"lif1": {8}, "lif2": {4}} and "8 bits (first layer): lif1" in q.summary()
@@ -115,3 +121,12 @@ def test_average_bits_without_a_budget_are_those_of_all_states() -> None:
     with pytest.warns(UserWarning, match="no state is inside the budget"):
         q = ptq4snn.quantize(One(), X, "fast+w4m4", overrides={"n": {"membrane": 8}})
     assert q.plan.average_bits() == 8.0
+
+
+def test_the_summary_says_what_the_states_bytes_are() -> None:
+    """Channels of one element: a byte of zero point for every 4-bit state is more than the states."""
+    q = ptq4snn.quantize(Tutorial(), X, "w4m4", zero_point="channel", objective="replay")
+    found = q.report["summary"]["state_bytes"]
+    assert 2 * found["metadata"] > found["packed"] and "are zero points, tags and shifts" in q.summary()
+    q = ptq4snn.quantize(Tutorial(), X, "fast+w4m4", zero_point="none", objective="squared_error")
+    assert "are zero points, tags and shifts" not in q.summary()

@@ -41,6 +41,12 @@ def stream_scales(folded: Folded, seen: Observation) -> dict[int, Tensor]:
         if p.stream is not None:
             old = top.get(p.stream, torch.zeros_like(seen.writers[name]))
             top[p.stream] = torch.maximum(old, seen.writers[name])
+    for name, p in folded.discovery.projections.items():
+        if p.source_stream is not None:
+            channels = torch.tensor(p.source_channels)
+            top[p.source_stream] = top[p.source_stream].scatter_reduce(
+                0, channels, seen.readers[name], "amax"
+            )
     floor: dict[int, float] = {}
     for name, n in folded.discovery.neurons.items():
         if n.stream is not None:

@@ -32,7 +32,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 FORMAT: Final = "ptq4snn"
 FORMAT_VERSION: Final = "3"
-MAX_HEADER_BYTES: Final = 100_000_000  # safetensors' own limit: the plan and the names share it
+MAX_HEADER_BYTES: Final = 2**24  # of plan and names together: JSON takes up to 28 times the memory
 MAX_DEPTH: Final = 100  # levels of the plan
 
 _KEYS: Final = ("arrays", "format", "plan", "sha256", "version")

@@ -40,14 +40,17 @@ def inputs_for(spec: str, program: Program) -> Iterator[Array]:
     if _is_array(Path(spec)):
         yield read_array(spec)
         return
-    for batch in batches_for(spec, program):
-        x = batch[0] if isinstance(batch, (tuple, list)) and len(batch) else batch
-        yield np.asarray(x[0] if isinstance(x, (tuple, list)) else x, dtype=np.float32)
+    batches = batches_for(spec, program)
+    from ptq4snn.forms import inputs_and_labels  # with torch, which batches_for has asked for
+
+    for batch in batches:
+        x, _ = inputs_and_labels(batch, labels=False)
+        yield x.detach().cpu().numpy().astype(np.float32)
 
 
 def _is_array(path: Path) -> bool:
     """A file of x, by its ending; an .npz may be a whole data set as well."""
-    if path.suffix == ".npz" and zipfile.is_zipfile(path):
+    if path.suffix == ".npz" and path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as file:
             return not {"test_x.npy", "train_x.npy"} <= set(file.namelist())
     return path.suffix in READERS

@@ -32,6 +32,8 @@ UNREADABLE = (
 def open_arrays(path: Path, framework: Framework = "np") -> tuple[Any, Any]:
     """x, and y or None: a .npy is mapped, a .npz read whole, a .safetensors sliced by numpy or torch."""
     with readable(path):
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise DataError(f"{short(path)} is no regular file: give a {path.suffix} file of numbers")
         return READERS[path.suffix](path, framework)
 
 

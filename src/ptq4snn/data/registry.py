@@ -96,7 +96,7 @@ def is_cifar10_dvs(path: Path) -> bool:
 
 def npz_names(path: Path) -> set[str]:
     """Names of the arrays, without reading them; none where it is no such file."""
-    if path.suffix != ".npz" or not zipfile.is_zipfile(path):
+    if path.suffix != ".npz" or not path.is_file() or not zipfile.is_zipfile(path):
         return set()
     try:
         with zipfile.ZipFile(path) as file:

@@ -5,27 +5,35 @@ One sample more or less must change the batch that the neurons see, never the nu
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.discover import Discovery, reset_neurons
+from ptq4snn.discovery.looping import Looped
+from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.errors import DataError
 from ptq4snn.frameworks import adapter_of
 
 __all__ = ["check_batch_axis"]
 
 
-def check_batch_axis(model: nn.Module, discovery: Discovery, x: Tensor, batch_axis: int) -> None:
-    """Raise where the samples lie on the axis that the neurons take for time."""
+def check_batch_axis(model: nn.Module, neurons: Collection[str], x: Tensor, batch_axis: int) -> None:
+    """Raise where the samples lie on the axis that the neurons of these names take for time."""
     one = x.narrow(batch_axis, 0, 1)
     try:
-        counts = [_steps_and_batch(model, discovery, b) for b in (one, torch.cat([one, one], batch_axis))]
+        counts = [_steps_and_batch(model, neurons, b) for b in (one, torch.cat([one, one], batch_axis))]
     except (RuntimeError, ValueError, TypeError, IndexError):
         return  # a model that wants other numbers of samples; what is wrong shows elsewhere
     (steps, batch), (more_steps, more_batch) = counts
-    if more_batch == batch and all(more_steps[n] > steps[n] for n in steps):
+    # one neuron may see time and samples on one axis, as in QKFormer; then others see the samples apart
+    if more_batch == batch and any(more_steps[n] > steps[n] for n in neurons):
+        if isinstance(model, Looped):
+            raise DataError(
+                "the neurons take the samples of a step for time: the net runs whole sequences by itself, so "
+                "leave steps or loop away; or its loop hands it another axis of the samples than a step"
+            )
         other = 1 - batch_axis if batch_axis < 2 else 0
         raise DataError(
             f"the neurons take axis {batch_axis} of the samples {list(x.shape)} for time, not for the "
@@ -34,13 +42,13 @@ def check_batch_axis(model: nn.Module, discovery: Discovery, x: Tensor, batch_ax
 
 
 def _steps_and_batch(
-    model: nn.Module, discovery: Discovery, x: Tensor
+    model: nn.Module, neurons: Collection[str], x: Tensor
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Time steps and batch size of every neuron in one pass."""
-    steps: dict[str, int] = dict.fromkeys(discovery.neurons, 0)
+    steps: dict[str, int] = dict.fromkeys(neurons, 0)
     batch: dict[str, int] = {}
     handles = []
-    for name in discovery.neurons:
+    for name in neurons:
         module = model.get_submodule(name)
         adapter = adapter_of(module)
         assert adapter is not None

@@ -37,6 +37,8 @@ def even_constant(w: Walk, calls: list[ProjectionCall], module: nn.Module) -> fl
         fact = call.fact
         if not isinstance(fact, Current) or len(fact.projections) > 1 or pads(module):
             return None
+        if len(fact.sheets) > 1:  # summed over calls: 1 everywhere arrives several times
+            return None
         (sheet,), (name,) = fact.sheets, fact.projections
         own = sheet.ids % TIME - w.base[name]
         numbers = torch.arange(w.channels[name], dtype=own.dtype)

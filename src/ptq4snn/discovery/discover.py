@@ -183,7 +183,7 @@ def _edited(model: nn.Module, sample: Tensor, batch_axis: int, excluded: Collect
             found = replace(_read(model, graph, sample.shape[batch_axis], excluded, edits), edits=edits)
         except UnsupportedOperation:
             more = needed_edits(graph, model) if len(edits) < MOST_EDITS else ()
-            if not more:
+            if not more or _places(more) & _places(edits):  # an edit that is wished again was of no use
                 raise
             edit_model(model, more)
             edits += more
@@ -212,6 +212,10 @@ def _with_moves(
     return replace(read, projections=projections, edits=edits)
 
 
+def _places(edits: tuple[Edit, ...]) -> set[tuple[str, int, int]]:
+    return {(e.scope, e.place, e.turn) for e in edits}
+
+
 def _recorded(model: nn.Module, sample: Tensor, excluded: Collection[str]) -> Graph:
     neuron_specs(model, excluded)
     _refuse_transposed(model, excluded)
@@ -220,9 +224,10 @@ def _recorded(model: nn.Module, sample: Tensor, excluded: Collection[str]) -> Gr
     try:
         return record(model, sample, lambda name, m: _classify(name, m, excluded))[0]
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as why:
+        lone = ", or give batches: for one sample x.unsqueeze(0)" if sample.dim() == 1 else ""
         raise DataError(
             f"the model cannot run on a sample of shape {list(sample.shape)} and type {sample.dtype}: "
-            f"{str(why).splitlines()[0]}; check the input's shape and type and batch_axis"
+            f"{str(why).splitlines()[0]}; check the input's shape and type and batch_axis{lone}"
         ) from why
     finally:
         reset_neurons(model)

@@ -246,7 +246,7 @@ def _arrived(m: Edited, e: Edit, weight: Tensor, bias: Tensor | None) -> None:
         raise UnsupportedOperation(
             f"what a current is multiplied with or added to {where} changes from call to call or with the "
             f"input, so that no integers can stand for it; make it a fixed parameter, or keep it in float: "
-            f"{advice([e.scope or 'LAYER'])}"
+            f"{advice([e.scope])}"
         )
 
 

@@ -7,13 +7,15 @@ it could take, so it stays float as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from torch import nn
 
 from ptq4snn.recipe import Recipe
 
-__all__ = ["advice", "excluded_modules", "is_inside"]
+__all__ = ["GIVEN", "advice", "excluded_modules", "given_names", "is_inside"]
+
+GIVEN = "_given_names"  # attribute of a model whose layers were replaced: the names before that
 
 
 def excluded_modules(model: nn.Module, recipe: Recipe) -> tuple[str, ...]:
@@ -27,7 +29,23 @@ def is_inside(name: str, parts: Collection[str]) -> bool:
     return any(name == p or name.startswith(p + ".") for p in parts)
 
 
+def given_names(model: nn.Module, names: Iterable[str]) -> list[str]:
+    """The user's own modules that hold modules of these names; "" for what stands in the model itself.
+
+    A layer that was opened, edited or taken apart holds others (`fc.plain`), which the user cannot name.
+    """
+    given: Collection[str] = getattr(model, GIVEN, ())
+    found = []
+    for name in names:
+        while given and name and name not in given:
+            name = name.rpartition(".")[0]
+        found.append(name)
+    return found
+
+
 def advice(names: Collection[str]) -> str:
     """What to write to leave modules out."""
-    rules = ", ".join(f'"{n}": {{"exclude": True}}' for n in sorted(names))
+    if "" in names:
+        return 'move it into a module of its own, say NAME, and give overrides={"NAME": {"exclude": True}}'
+    rules = ", ".join(f'"{n}": {{"exclude": True}}' for n in sorted(set(names)))
     return f"overrides={{{rules}}}"

@@ -21,7 +21,7 @@ from ptq4snn.discovery.batchnorm import batch_norm, left_of_norm
 from ptq4snn.discovery.chains import carry_constants
 from ptq4snn.discovery.discover import Discovery, reset_neurons
 from ptq4snn.discovery.editing import ChannelAffine, edit_model, leave_out
-from ptq4snn.discovery.exclusion import advice
+from ptq4snn.discovery.exclusion import advice, given_names
 from ptq4snn.discovery.info import NeuronInfo, Norm
 from ptq4snn.discovery.mirror import Mirror, norm_axis
 from ptq4snn.discovery.opening import bake, readable
@@ -135,7 +135,8 @@ def _folded_norms(
         bn = batch_norm(model.get_submodule(norm.name))
         if not isinstance(bn, ChannelAffine) and bn.running_mean is None:
             raise FoldingError(
-                f"the BatchNorm '{norm.name}' keeps no running statistics and cannot be folded into '{name}'"
+                f"the BatchNorm '{norm.name}' keeps no running statistics and cannot be folded into "
+                f"'{name}'; keep it in float: {advice([norm.name])}"
             )
         g, shift = _affine(bn, norm)
         if norm.after_max and bool((g < 0).any()):
@@ -232,14 +233,20 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
         bake(opened, [x])
     folded = fold(opened, discovery, torch.float64).model
     expected, outputs = _spikes(original, discovery, firing, x)
-    found, folded_outputs = _spikes(folded, discovery, firing, x)
+    try:
+        found, folded_outputs = _spikes(folded, discovery, firing, x)
+    except AttributeError as why:
+        raise UnsupportedOperation(
+            f"the model's forward asks a neuron for what its integer form has not ({why}); keep such "
+            "settings in the model itself"
+        ) from why
     for (name, a), (_, b) in zip(expected, found, strict=True):
         if not torch.equal(a, b):
             wrong = int((a != b).sum())
             raise FoldingError(
                 f"after folding, the neuron '{name}' differs from the original in {wrong} of {a.numel()} "
                 f"spikes on a batch in float64; its sources are "
-                f"{list(_info(discovery, name).projections)}: {_suspect(original, discovery, name)}"
+                f"{list(_info(discovery, name).projections)}: {_suspect(opened, discovery, name)}"
             )
     for number, (a, b) in enumerate(zip(outputs, folded_outputs, strict=True)):
         largest = float(a.abs().max()) if a.numel() else 0.0
@@ -266,19 +273,23 @@ def _info(discovery: Discovery, name: str) -> NeuronInfo:
 def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
     """What to look at where a neuron differs: hooks and norms with a forward of their own on its way."""
     info = _info(discovery, neuron)
+
+    def leave_out(*names: str) -> str:
+        return advice(given_names(model, names))
+
     for name in (neuron, *info.norms):
         module = model.get_submodule(name)
         if module._forward_hooks or module._forward_pre_hooks:
             return (
                 f"'{name}' has a forward hook that changes values; remove it, or keep it in float: "
-                f"{advice([name])}"
+                f"{leave_out(name)}"
             )
     for name in info.norms:
         kind = type(model.get_submodule(name)).__name__
         if not re.fullmatch(r"(Sync)?BatchNorm(\dd)?", kind):
             return (
                 f"'{name}' is a {kind}, which does not do what BatchNorm does; keep it in float: "
-                f"{advice([name])}"
+                f"{leave_out(name)}"
             )
     if len(info.norms) > 1:
         reason = (
@@ -286,7 +297,7 @@ def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
         )
     else:
         reason = "check that nothing between them depends on training mode, on the time step or on values"
-    return f"{reason}; or keep it in float: {advice(info.norms or [neuron])}"
+    return f"{reason}; or keep it in float: {leave_out(*info.norms or [neuron])}"
 
 
 @contextmanager

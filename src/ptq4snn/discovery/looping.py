@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -77,13 +78,16 @@ def looped(model: nn.Module, loop: Loop) -> nn.Module:
 def repeated(steps: int, batch_axis: int) -> Loop:
     """The loop of `steps` steps: the same input at every one, or frame t of x[T, B, ...] where the batch
     comes second. Every output is stacked over time."""
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+    given: Any = steps
+    if isinstance(given, bool) or not isinstance(given, Integral) or int(given) < 1:
         raise RecipeError(f"steps must be a whole number of time steps, at least 1, not {steps!r}")
 
+    count = int(given)
+
     def loop(net: nn.Module, x: Tensor) -> Any:
-        if batch_axis == 1 and x.shape[0] != steps:
-            raise DataError(f"a sample has {x.shape[0]} frames on axis 0, and steps is {steps}: give as many")
-        outputs = [net(x[t] if batch_axis == 1 else x) for t in range(steps)]
+        if batch_axis == 1 and x.shape[0] != count:
+            raise DataError(f"a sample has {x.shape[0]} frames on axis 0, and steps is {count}: give as many")
+        outputs = [net(x[t] if batch_axis == 1 else x) for t in range(count)]
         return tree_map(lambda *o: torch.stack(o) if isinstance(o[0], Tensor) else o[0], *outputs)
 
     loop.of_steps = steps  # type: ignore[attr-defined]

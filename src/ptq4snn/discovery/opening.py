@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ptq4snn.discovery.editing import CALLS, UNSET, alike, edited_modules, spread
-from ptq4snn.discovery.exclusion import advice, is_inside
+from ptq4snn.discovery.exclusion import GIVEN, advice, is_inside
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.surgery import copy_model, replace_modules, unwrapped
 from ptq4snn.discovery.transposing import Untransposed, is_plain_transposed
@@ -42,6 +42,7 @@ def readable(model: nn.Module, excluded: Collection[str] = ()) -> nn.Module:
     """A copy of the user's model, without wrappers, whose projections are all plain or opened; the excluded
     parts stay what they are."""
     copy = copy_model(unwrapped(model))
+    setattr(copy, GIVEN, frozenset(name for name, _ in copy.named_modules()))
     while compounds := _compounds(copy, excluded):  # again: a container of neurons may hold compounds
         replace_modules(copy, compounds)
     odd = {

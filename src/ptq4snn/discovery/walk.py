@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from ptq4snn.discovery.batchnorm import border
 from ptq4snn.discovery.channel_layout import channel_ids, layout_of
 from ptq4snn.discovery.editing import ChannelAffine, Moved
-from ptq4snn.discovery.exclusion import advice
+from ptq4snn.discovery.exclusion import advice, given_names
 from ptq4snn.discovery.facts import (
     TIME,
     Constant,
@@ -87,6 +88,7 @@ class Walk:
     floating: list[str] = field(default_factory=list)  # neurons that are fed by excluded parts alone
     steps: Counter[str] = field(default_factory=Counter)  # of every neuron so far
     neuron_base: dict[str, int] = field(default_factory=dict)
+    advice: Callable[[Collection[str]], str] = advice  # to keep modules in float
 
     @property
     def leaving(self) -> list[Fact]:
@@ -107,7 +109,7 @@ def walk(graph: Graph, model: nn.Module) -> Walk:
     for name, count in channels.items():
         base[name] = total
         total += count
-    w = Walk(base, channels)
+    w = Walk(base, channels, advice=lambda names: advice(given_names(model, names)))
     for v in graph.values:
         if v.name is not None and v.name != "result":
             learned = v.name if v.name != "constant" else None
@@ -176,16 +178,16 @@ def _input(node: Node) -> int:
     raise UnsupportedOperation(f"'{node.target}' was called without a tensor")
 
 
-def _refuse(name: str, what: str, fact: Fact) -> None:
+def _refuse(w: Walk, name: str, what: str, fact: Fact) -> None:
     if isinstance(fact, Opaque):
         raise UnsupportedOperation(
             f"{what} is fed through an operation that integers cannot follow: {fact.reason}; move it behind "
-            f"the output, or keep what it reads in float: {advice(fact.projections or [name])}"
+            f"the output, or keep what it reads in float: {w.advice(fact.projections or [name])}"
         )
     if isinstance(fact, Membrane):
         raise UnsupportedOperation(
             f"{what} reads the membrane potential of '{fact.neuron}'; feed it that neuron's spikes, or "
-            f"keep it in float: {advice([name])}"
+            f"keep it in float: {w.advice([name])}"
         )
     if isinstance(fact, Current) and any(bool((s.ids < 0).any()) for s in fact.sheets):
         raise UnsupportedOperation(
@@ -206,11 +208,11 @@ def _slim(fact: Fact, lead: int) -> Fact:
 def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     value = _input(node)
     fact = _at_rest(w.facts[value])
-    _refuse(node.target, f"the projection '{node.target}'", fact)
+    _refuse(w, node.target, f"the projection '{node.target}'", fact)
     if isinstance(fact, Current) and fact.through is not None:
         raise UnsupportedOperation(
             f"the projection '{node.target}' reads the synaptic current '{fact.through}'; put a neuron in "
-            f"front of it, or keep it in float: {advice([node.target])}"
+            f"front of it, or keep it in float: {w.advice([node.target])}"
         )
     if isinstance(fact, Current):
         _check_aligned(w, fact)
@@ -289,14 +291,14 @@ def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     value = _input(node)
     fact, shape = w.facts[value], graph.values[value].shape
     what = f"the neuron '{node.target}'"
-    _refuse(node.target, what, fact)
+    _refuse(w, node.target, what, fact)
     if isinstance(fact, Data) and fact.floating:
         w.floating.append(node.target)
         return [Data(floating=True)] * len(node.outputs)
     if isinstance(fact, (Data, Constant)):
         raise UnsupportedOperation(
             f"{what} is fed by the input itself and by nothing quantizable; put a convolution or linear "
-            f"layer in front of it, or keep it in float: {advice([node.target])}"
+            f"layer in front of it, or keep it in float: {w.advice([node.target])}"
         )
     adapter = adapter_of(module)
     assert adapter is not None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.calibration.calibration_set import check
+from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.input_types import input_type
 from ptq4snn.errors import DataError, PTQ4SNNError
@@ -18,8 +19,10 @@ from ptq4snn.evaluation.accuracy import Accuracy
 from ptq4snn.evaluation.segmentation_score import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch
 from ptq4snn.forms import batches_in, inputs_and_labels
+from ptq4snn.frameworks import adapter_of
 from ptq4snn.modules.readout import Readout, find_readout
 from ptq4snn.modules.running import fastest, whole_sequences
+from ptq4snn.network.program import Program
 from ptq4snn.progress import Progress, chosen
 from ptq4snn.schema.score_types import Result, Task
 
@@ -90,6 +93,7 @@ def _evaluate(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progre
             x = x.narrow(batch_axis, 0, min(x.shape[batch_axis], limit - samples))
             y = y if y is None else y[: x.shape[batch_axis]]
         if first is None:
+            _check_axis(model, x, batch_axis)
             kind = input_type(model, x.narrow(batch_axis, 0, 1).to(_device(model, x)))
         first, x = x if first is None else first, x.to(kind)
         readout, logits, seconds = _logits(model, x, readout, batch_axis)
@@ -125,9 +129,11 @@ def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, T
     if y is None:
         return x, None
     if y.dim() not in (1, 3) or len(y) != x.shape[batch_axis]:
+        axes = [a for a in (0, 1) if a < x.dim() and y.dim() and a != batch_axis and len(y) == x.shape[a]]
+        axis = f", or batch_axis={axes[0]} if the samples lie there" if axes else ""
         raise DataError(
             f"{x.shape[batch_axis]} samples came with labels of shape {list(y.shape)}: "
-            "give one class number each, or one map [H, W] each"
+            f"give one class number each, or one map [H, W] each{axis}"
         )
     return x, y
 
@@ -135,6 +141,18 @@ def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, T
 def _differ(a: list[int], b: list[int]) -> bool:
     """In more than one axis, which may be that of time."""
     return len(a) != len(b) or sum(m != n for m, n in zip(a, b, strict=True)) > 1
+
+
+def _check_axis(model: nn.Module, x: Tensor, batch_axis: int) -> None:
+    """Time is never taken for samples, also where there happen to be as many labels as steps."""
+    program = getattr(model, "program", None)
+    if isinstance(program, Program):
+        if program.input.batch_axis != batch_axis:
+            own = program.input.batch_axis
+            raise DataError(f"the model takes its samples on axis {own} of a batch: give batch_axis={own}")
+        return
+    names = [name for name, m in model.named_modules() if adapter_of(m) is not None]
+    check_batch_axis(model, names, x.to(_device(model, x)), batch_axis)
 
 
 def _fixed(x: Tensor, batch_axis: int) -> list[int]:

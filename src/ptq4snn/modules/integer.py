@@ -17,6 +17,7 @@ from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.frameworks.core import NeuronCore
 from ptq4snn.modules.carrier import Clock, counted, plain, round_through, tracked
 from ptq4snn.network.plan import NeuronPlan
+from ptq4snn.numerics.device import keeping_types
 from ptq4snn.numerics.dither import PHASES, first_phase, later_phase
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.limits import EXACT_FLOAT32
@@ -65,6 +66,7 @@ class IntegerCore(NeuronCore):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> IntegerCore:
         """On another device the constants are cast again."""
+        fn = keeping_types(fn)
         self._casts.clear()
         self.phases.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

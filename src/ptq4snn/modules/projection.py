@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.modules.carrier import Clock, StreamTensor, counted, plain, round_through
 from ptq4snn.network.plan import InputPlan, ProjectionPlan
-from ptq4snn.numerics.device import refuse_autocast
+from ptq4snn.numerics.device import keeping_types, refuse_autocast
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.limits import EXACT_FLOAT32, ZERO_FRACTION_BITS
 
@@ -78,8 +79,20 @@ class QuantProjection(nn.Module):
         unit = torch.tensor(plan.lattice, dtype=torch.float64) * 2.0**-plan.shift
         self.register_buffer("unit", along(unit, self.axis), persistent=False)
 
+    def __getattr__(self, name: str) -> Any:
+        """What the user's forward may ask a layer: its settings, and the weight in real numbers."""
+        modules = self.__dict__.get("_modules", {})
+        if name == "weight" and "inner" in modules:
+            real = modules["inner"].weight.double() * 2.0**-self.plan.shift
+            scales = torch.tensor(self.plan.scales, dtype=torch.float64, device=real.device)
+            return (real * scales.view(-1, *[1] * (real.dim() - 1))).float()
+        if "inner" in modules and name in vars(modules["inner"]) and not name.startswith("_"):
+            return vars(modules["inner"])[name]  # in_features, stride ...
+        return super().__getattr__(name)
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> QuantProjection:
         """On another device the maps are made again."""
+        fn = keeping_types(fn)
         self.maps.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self

@@ -29,7 +29,7 @@ from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.saving import save_model, signature
 from ptq4snn.network.plan import OutputPlan, Plan
 from ptq4snn.network.program import Program
-from ptq4snn.numerics.device import exact_arithmetic
+from ptq4snn.numerics.device import exact_arithmetic, keeping_types
 from ptq4snn.report.notebook import fragment
 from ptq4snn.report.static import report_of_plan
 from ptq4snn.schema.report_types import Report
@@ -189,12 +189,7 @@ class QuantizedModel(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> QuantizedModel:
         """Another device, but never another type: integers need the carriers that hold them exactly."""
-        if (wanted := fn(torch.zeros(1)).dtype) not in (torch.float32, torch.float64):
-            raise PTQ4SNNError(
-                f"a quantized model carries its integers in float32 and float64 and cannot be turned into "
-                f"{str(wanted).removeprefix('torch.')}: leave its type alone; its weights are low-bit already"
-            )
-        super()._apply(lambda t: fn(t).to(t.dtype), recurse)  # type: ignore[no-untyped-call]
+        super()._apply(keeping_types(fn), recurse)  # type: ignore[no-untyped-call]
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedModel:

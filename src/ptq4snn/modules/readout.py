@@ -53,10 +53,10 @@ def first_tensor(output: Any) -> Tensor:
 
 
 def find_readout(model: nn.Module, x: Tensor, batch_axis: int) -> Readout:
-    """Run one and two samples: the axis that grows with them is the batch."""
-    one = x.narrow(batch_axis, 0, 1)
+    """Run a few samples and twice as many: the axis that grows with them is the batch."""
+    few = x.narrow(batch_axis, 0, min(2, x.shape[batch_axis]))  # some norms need more than one
     shapes = []
-    for batch in (one, torch.cat([one, one], batch_axis)):
+    for batch in (few, torch.cat([few, few], batch_axis)):
         reset_neurons(model)
         with torch.no_grad():
             shapes.append(first_tensor(model(batch)).shape)

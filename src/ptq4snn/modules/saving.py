@@ -21,7 +21,7 @@ from ptq4snn.discovery.input_types import widened
 from ptq4snn.discovery.opening import readable
 from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError, UnsupportedOperation
-from ptq4snn.files import check_target, write_whole
+from ptq4snn.files import check_target, is_file, write_whole
 from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.frameworks.compound import OneToOne
 from ptq4snn.hashing import file_digest
@@ -130,6 +130,8 @@ def write_report(path: Path, report: Report) -> None:
 
 def read_report(path: Path) -> dict[str, Any]:
     """The report in a file, its keys not checked; an empty one where there is none, or something else."""
+    if not is_file(path):  # a pipe would be waited for
+        return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from ptq4snn.errors import PTQ4SNNError, UnsupportedOperation
 
-__all__ = ["exact_arithmetic", "no_autocast", "refuse_autocast"]
+__all__ = ["exact_arithmetic", "keeping_types", "no_autocast", "refuse_autocast"]
 
 
 @contextmanager
@@ -24,6 +25,16 @@ def exact_arithmetic(device: torch.device) -> Iterator[None]:
             return
         with full_precision(device):
             yield
+
+
+def keeping_types(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """What `nn.Module._apply` may do to carriers of integers: another device, never another type."""
+    if (wanted := fn(torch.zeros(1)).dtype) not in (torch.float32, torch.float64):
+        raise PTQ4SNNError(
+            f"a quantized model carries its integers in float32 and float64 and cannot be turned into "
+            f"{str(wanted).removeprefix('torch.')}: leave its type alone; its weights are low-bit already"
+        )
+    return lambda t: fn(t).to(t.dtype)
 
 
 @contextmanager

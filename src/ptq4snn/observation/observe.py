@@ -29,6 +29,7 @@ class Observation:
     writers: dict[str, Tensor]  # [C] largest |output| of projections that write streams or chains
     inputs: dict[str, InputStatistics]
     samples: int = 0
+    readers: dict[str, Tensor] = field(default_factory=dict)  # [C] largest |input| of those that read streams
 
     def merge(self, other: Observation) -> Observation:
         return Observation(
@@ -36,6 +37,7 @@ class Observation:
             {n: torch.maximum(w, other.writers[n]) for n, w in self.writers.items()},
             {n: i.merge(other.inputs[n]) for n, i in self.inputs.items()},
             self.samples + other.samples,
+            {n: torch.maximum(r, other.readers[n]) for n, r in self.readers.items()},
         )
 
 
@@ -110,26 +112,32 @@ def _watch_projections(folded: Folded, seen: Observation) -> list[Any]:
                 statistics.update(args[0])
 
             handles.append(module.register_forward_pre_hook(read))
+        axis = channel_axis(module)
+        if info.source_stream is not None:
+            seen.readers[name] = torch.zeros(len(info.source_channels), dtype=torch.float64)
+
+            def took(_m: nn.Module, args: Any, name: str = name, axis: int = axis) -> None:
+                seen.readers[name] = torch.maximum(seen.readers[name], _largest(args[0].abs(), axis))
+
+            handles.append(module.register_forward_pre_hook(took))
         if info.role in ("stream", "chain"):
-            axis = channel_axis(module)
             seen.writers[name] = torch.zeros(folded.weight(name).shape[0], dtype=torch.float64)
+            # of a chain the ReLU is next; what is added to a stream counts with its sign
+            relu = info.rectified and info.role == "chain"
 
             def wrote(
-                _m: nn.Module, _a: Any, out: Tensor, name: str = name, axis: int = axis,
-                relu: bool = info.rectified,
-            ) -> None:  # fmt: skip
-                top = (
-                    (out.clamp_min(0) if relu else out.abs())
-                    .movedim(axis, 0)
-                    .flatten(1)
-                    .amax(1)
-                    .double()
-                    .cpu()
-                )
+                _m: nn.Module, _a: Any, out: Tensor, name: str = name, axis: int = axis, relu: bool = relu
+            ) -> None:
+                top = _largest(out.clamp_min(0) if relu else out.abs(), axis)
                 seen.writers[name] = torch.maximum(seen.writers[name], top)
 
             handles.append(module.register_forward_hook(wrote))
     return handles
+
+
+def _largest(x: Tensor, axis: int) -> Tensor:
+    """The largest value of each channel, [C]."""
+    return x.movedim(axis, 0).flatten(1).amax(1).double().cpu()
 
 
 def observe(folded: Folded, batches: Iterable[Tensor], batch_axis: int) -> Observation:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from ptq4snn.report.headline import score_of
+from ptq4snn.report.units import size
 from ptq4snn.schema.report_types import Neuron, Report, Summary
 
 __all__ = [
@@ -166,6 +167,12 @@ def notes(report: Report) -> list[str]:
     if stateless:
         found.append(f"carries no state: {', '.join(stateless)}")
     found += widths(report)
+    states = report.get("summary", {}).get("state_bytes")
+    if states and 2 * states["metadata"] > states["packed"]:  # as in fully connected networks
+        found.append(
+            f"{size(states['metadata'])} of the states' {size(states['packed'])} are zero points, tags and "
+            "shifts of channels, which are there once for all samples"
+        )
     worst = max(neurons, key=lambda n: n["leak_error"], default=None)
     if worst is not None and worst["leak_error"]:
         found.append(f"the leak is not dyadic: off by up to {worst['leak_error']:.2g} at {worst['name']}")
