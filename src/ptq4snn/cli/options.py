@@ -254,7 +254,7 @@ def check_options(p: argparse.ArgumentParser) -> None:
         "--target",
         required=True,
         metavar="NAME",
-        help="xylo, xylo-audio3, speck, loihi2, spinnaker2, hls4ml, spiker+, microcontroller, or a TOML file",
+        help="xylo, xylo-audio3, speck, loihi2, spinnaker2, hls4ml, spiker+, microcontroller, a .toml file",
     )
     p.add_argument("--flash", type=at_least(0), metavar="BYTES", help="of the microcontroller")
     p.add_argument("--ram", type=at_least(0), metavar="BYTES", help="of the microcontroller")
