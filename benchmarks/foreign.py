@@ -2,12 +2,14 @@
 
     python benchmarks/foreign.py --braille DIR --nmnist-nir FILE.nir --nmnist FILE.npz
     python benchmarks/foreign.py --resnet20 resnet20-12fca82f.th --cifar10 DIR --seeds 0
+    python benchmarks/foreign.py --recorded DIR
 
 --braille: the folder paper/03_rnn of the package nir 1.0.3, with the NIR paper's two recurrent networks
 (current and membrane, T = 256) and its Braille letters. --nmnist-nir: the NIR paper's convolutional network
 (T = 300), run on the recordings of --nmnist. --resnet20: a checkpoint of akamaster/pytorch_resnet_cifar10,
-converted to spikes by benchmarks/converted_resnet.py. None of it is part of this repository. Finished runs
-are kept in --out and reused; the figures go to benchmarks/foreign.json, and the table in docs/results.md is
+converted to spikes by benchmarks/converted_resnet.py. --recorded: the folder paper/02_cnn of the package nir
+1.0.3, where others left the spikes of the convolutional network's first layer on ten digits. None of it is
+part of this repository. Finished runs are kept in --out and reused; the figures go to benchmarks/foreign.json, and the table in docs/results.md is
 written from it (--write does only that).
 """
 
@@ -19,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from converted_resnet import MEAN, STD, converted
 from torch import Tensor, nn
@@ -30,11 +33,14 @@ from ptq4snn.data.samples import Preprocessing, SampleBatches
 from ptq4snn.data.source import open_samples
 from ptq4snn.experiments.compare import compare, today
 from ptq4snn.files import write_whole
+from ptq4snn.frameworks import adapter_of
 from ptq4snn.progress import for_terminal
 
 RESULTS = Path(__file__).with_suffix(".json")
+RECORDED = Path(__file__).with_name("recorded.json")
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
-BEGIN, END = "<!-- foreign -->", "<!-- end of foreign -->"
+BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
+PLATFORMS = ("Norse", "Lava", "nengo", "snnTorch", "spyx", "sinabs", "s2")
 METHODS = {  # GPTQ's weights for all; FlowQ has scales of its own for them
     "W8/M8": "gptq+w8m8",
     "W4/M32": "gptq+w4m32",
@@ -139,10 +145,47 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_page(results: dict[str, Any]) -> None:
-    text = PAGE.read_text("utf-8")
-    if BEGIN in text:
-        text = text.split(BEGIN)[0] + f"{BEGIN}\n{table(results)}\n{END}" + text.split(END)[1]
+def recorded(folder: Path) -> dict[str, Any]:
+    """Positions [T, B, C, H, W] where the first layer's spikes are not those that a platform recorded."""
+    digits = torch.from_numpy(np.load(folder / "cnn_numbers.npy")).float()  # [T, B, 2, 34, 34]
+    out: dict[str, Any] = {"positions": 0, "platforms": {}}
+    for reset in ("zero", "subtract"):
+        model = ptq4snn.from_nir(folder / "cnn_sinabs.nir", reset=reset)
+        spikes = first_spikes(model, digits.transpose(0, 1))
+        out["positions"] = spikes.numel()
+        for name in PLATFORMS:
+            theirs = torch.from_numpy(np.load(folder / f"{name}_activity.npy")).float()
+            row = out["platforms"].setdefault(name, {"spikes": int(theirs.sum())})
+            row[reset] = int((theirs != spikes).sum())
+    return out
+
+
+def first_spikes(model: nn.Module, x: Tensor) -> Tensor:
+    """Of the neurons that run first."""
+    kept: list[Tensor] = []
+
+    def keep(_m: nn.Module, _a: Any, y: Any) -> None:
+        kept.append(y[0] if isinstance(y, tuple) else y)
+
+    handles = [m.register_forward_hook(keep) for m in model.modules() if adapter_of(m) is not None]
+    with torch.no_grad():
+        model(x)
+    for handle in handles:
+        handle.remove()
+    return kept[0]
+
+
+def recorded_table(found: dict[str, Any]) -> str:
+    lines = ["| recorded by | spikes | differ, reset to zero | differ, subtracting |", "|---|---|---|---|"]
+    for name, r in found["platforms"].items():
+        lines.append(f"| {name} | {r['spikes']:,} | {r['zero']:,} | {r['subtract']:,} |")
+    return "\n".join(lines)
+
+
+def write_page(name: str, content: str) -> None:
+    text, begin, end = PAGE.read_text("utf-8"), BEGIN.format(name), END.format(name)
+    if begin in text:
+        text = text.split(begin)[0] + f"{begin}\n{content}\n{end}" + text.split(end)[1]
         write_whole(PAGE, text)
 
 
@@ -153,6 +196,7 @@ def main() -> None:
     p.add_argument("--nmnist", type=Path, metavar="FILE")
     p.add_argument("--resnet20", type=Path, metavar="FILE")
     p.add_argument("--cifar10", type=Path, metavar="DIR")
+    p.add_argument("--recorded", type=Path, metavar="DIR")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", type=Path, default=Path("runs/foreign"))
     p.add_argument("--write", action="store_true", help="only write the table anew")
@@ -167,7 +211,11 @@ def main() -> None:
         for case in cases:
             results[case[0]] = measure(case, args.seeds, args.out)
             write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    write_page(results)
+    write_page("foreign", table(results))
+    if args.recorded is not None:
+        write_whole(RECORDED, json.dumps(recorded(args.recorded), indent=1) + "\n")
+    if RECORDED.exists():
+        write_page("recorded", recorded_table(json.loads(RECORDED.read_text())))
 
 
 if __name__ == "__main__":

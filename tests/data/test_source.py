@@ -440,7 +440,9 @@ class Own:
 
 
 @pytest.mark.parametrize(
-    "made", [(np.arange(3), np.arange(3)), (torch.arange(3.0), torch.arange(3)), Own()], ids=repr
+    "made",
+    [(np.arange(3), np.arange(3)), (torch.arange(3.0), torch.arange(3)), Own()],
+    ids=["arrays", "tensors", "samples"],
 )
 def test_labelled_samples_of_a_factory(monkeypatch: pytest.MonkeyPatch, made: object) -> None:
     module = ModuleType("own_labelled")
