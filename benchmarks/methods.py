@@ -49,6 +49,17 @@ ABLATION = {  # the paper's states, then one option after the other; weights by 
     "... zero point, threshold": "paper+separate+gptq+uniform+replay+sequential+zero-point+threshold+w4m{}",
     "... zero point, benefit, 3-bit": "paper+separate+gptq+benefit+3-bit+replay+sequential+zero-point+w4m{}",
 }
+EQUAL = {  # couplings and allocations on equal weights: GPTQ's for all, only FlowQ has one scale a layer
+    "reuse": "paper+gptq+reuse+uniform+w4m{}",
+    "FlowQ": "paper+gptq+flowq+uniform+w4m{}",
+    "layer-wise": "paper+gptq+layerwise+uniform+w4m{}",
+    "bridge": "paper+gptq+uniform+w4m{}",
+    "bridge + MPBA": "paper+gptq+w4m{}",
+    "default": "w4m{}",
+}
+ALL_ALIKE = ("reuse", "bridge + MPBA")  # not measured at 2 bits: at chance, and 2 bits for all
+NARROW = {"default W3/M2": "w3m2", "default W2/M2": "w2m2", "W3/M2, moments": "moments+w3m2",
+          "W2/M2, moments": "moments+w2m2"}  # fmt: skip
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
 
@@ -57,6 +68,17 @@ def ablation() -> dict[str, str]:
     for bits in (4, 2):
         rows |= {f"{label}, M{bits}": spec.format(bits) for label, spec in ABLATION.items()}
     return rows
+
+
+def equal() -> dict[str, str]:
+    rows = {"W4/M32": "gptq+w4m32"}
+    for bits in (4, 3, 2):
+        kept = {n: spec for n, spec in EQUAL.items() if bits > 2 or n not in ALL_ALIKE}
+        rows |= {f"{label} W4/M{bits}": spec.format(bits) for label, spec in kept.items()}
+    return rows | NARROW
+
+
+PARTS = {"methods": lambda: METHODS, "ablation": ablation, "equal": equal}
 
 
 def measure(
@@ -114,13 +136,14 @@ def cell(row: dict[str, Any]) -> str:
 
 def write_page(results: dict[str, Any]) -> None:
     text = PAGE.read_text("utf-8")
-    for part in ("methods", "ablation"):
+    for part in PARTS:
         found = results.get(part, {})
         begin, end = BEGIN.format(part), END.format(part)
         if not found or begin not in text:
             continue
         labels = [r["method"] for r in next(iter(found.values()))["rows"] if r["method"] != "float"]
-        made = table(found, labels) if part == "methods" else transposed(found, labels)
+        shown = {"methods": table, "ablation": transposed, "equal": side_by_side}[part]
+        made = shown(found, labels)
         text = text.split(begin)[0] + f"{begin}\n{made}\n{end}" + text.split(end)[1]
     write_whole(PAGE, text)
 
@@ -138,6 +161,17 @@ def transposed(results: dict[str, Any], labels: list[str]) -> str:
     return "\n".join(lines)
 
 
+def side_by_side(results: dict[str, Any], labels: list[str]) -> str:
+    """A line a method, a column a model: mean score, spread over seeds, change from M32 with its interval."""
+    head = ["method", *(f"`{name}`, {r['samples']:,} samples" for name, r in results.items())]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for label in ("float", *labels):
+        rows = [next((w for w in r["rows"] if w["method"] == label), None) for r in results.values()]
+        cells = ["" if w is None else cell(w).replace("<br>", "; ") for w in rows]
+        lines.append("| " + " | ".join([label, *cells]) + " |")
+    return "\n".join(lines)
+
+
 def known() -> dict[str, Any]:
     """What was measured so far; read anew each time, so that two runs can share the work."""
     found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
@@ -149,16 +183,16 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--data", action="append", default=[], metavar="NAME:PATH")
     p.add_argument("--model", action="append", metavar="NAME", help="only these")
-    p.add_argument("--part", choices=("methods", "ablation"), default="methods")
+    p.add_argument("--part", choices=tuple(PARTS), default="methods")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", default="runs/methods", type=Path, help="where finished runs are kept")
     p.add_argument("--limit", type=int, help="test samples at most (all; 2,000 for the ablation)")
     p.add_argument("--write", action="store_true", help="only write the page")
     a = p.parse_args()
     places = {name: place for name, _, place in (d.partition(":") for d in a.data)}
-    methods = METHODS if a.part == "methods" else ablation()
-    limit = a.limit if a.limit is not None or a.part == "methods" else 2000
-    wanted = a.model or (list(TRAINED) if a.part == "methods" else list(ABLATED))
+    methods = PARTS[a.part]()
+    limit = a.limit if a.limit is not None or a.part != "ablation" else 2000
+    wanted = a.model or (list(ABLATED) if a.part == "ablation" else list(TRAINED))
     for name in [] if a.write else wanted:
         entry = TRAINED[name]
         place = places.get(SIMULATED.get(entry.data, entry.data))
