@@ -57,7 +57,7 @@ EQUAL = {  # couplings and allocations on equal weights: GPTQ's for all, only Fl
     "bridge + MPBA": "paper+gptq+w4m{}",
     "default": "w4m{}",
 }
-ALL_ALIKE = ("reuse", "bridge + MPBA")  # not measured at 2 bits: at chance, and 2 bits for all
+NOT_AT_2 = ("reuse", "bridge + MPBA")  # the latter would give 2 bits to all: the bridge
 NARROW = {"default W3/M2": "w3m2", "default W2/M2": "w2m2", "W3/M2, moments": "moments+w3m2",
           "W2/M2, moments": "moments+w2m2"}  # fmt: skip
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
@@ -73,7 +73,7 @@ def ablation() -> dict[str, str]:
 def equal() -> dict[str, str]:
     rows = {"W4/M32": "gptq+w4m32"}
     for bits in (4, 3, 2):
-        kept = {n: spec for n, spec in EQUAL.items() if bits > 2 or n not in ALL_ALIKE}
+        kept = {n: spec for n, spec in EQUAL.items() if bits > 2 or n not in NOT_AT_2}
         rows |= {f"{label} W4/M{bits}": spec.format(bits) for label, spec in kept.items()}
     return rows | NARROW
 
