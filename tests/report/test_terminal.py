@@ -49,7 +49,7 @@ def large() -> Data:
 def test_fits_one_screen(unicode: bool, width: int) -> None:
     for data in (large(), report(), report(neurons=1, steps=1)):
         lines = text(data, marks=Marks(unicode), width=width).splitlines()
-        assert len(lines) <= 42 and max(map(len, lines)) <= width
+        assert len(lines) <= 43 and max(map(len, lines)) <= width
         assert unicode or "\n".join(lines).isascii()
 
 

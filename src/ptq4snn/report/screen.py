@@ -107,9 +107,6 @@ def _totals(s: Summary, marks: Marks) -> list[Line]:
         kl = number(s.get("kl"), "{:.5f}", missing="-")
         rest = f"  like the float model, {s['held_out']:,} held-out; KL {kl}"
         lines.append(_labelled("agreement", number(s["agreement"], "{:.2f} %", 100), style, rest))
-    if (noise := s.get("noise_floor")) is not None:
-        rest = f"  float model with 0.01 % of weight noise; KL {number(noise['kl'], '{:.5f}', missing='-')}"
-        lines.append(_labelled("noise floor", number(noise["agreement"], "{:.2f} %", 100), "", rest))
     lines += [_memory(name, change, marks) for name, change in digest.memory(s).items()]
     if s.get("state_energy") is not None:
         rest = _words(s.get("state_words"), marks)
@@ -154,6 +151,9 @@ def _short_totals(s: Summary, marks: Marks) -> Iterator[Line]:
         yield _labelled("scales, biases", size(digest.beside_weights(s)))
     if s.get("stream_bytes"):
         yield _labelled("streams (int16)", size(s["stream_bytes"]))
+    if (noise := s.get("noise_floor")) is not None:  # the float model with 0.01 % of weight noise
+        kl = number(noise["kl"], "{:.5f}", missing="-")
+        yield _labelled("noise alone", number(noise["agreement"], "{:.2f} %", 100), rest=f" (KL {kl})")
 
 
 def _words(words: StateWords | None, marks: Marks) -> str:
