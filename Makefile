@@ -7,6 +7,10 @@ PY     := $(VENV)/bin/python
 # -qq: errors only
 PIP    := $(PY) -m pip --disable-pip-version-check -qq install --constraint constraints.txt
 
+# tests run in so many processes of one thread each; a file's tests stay together, they share networks
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(WORKERS) --dist loadfile
+
 # the two generations of SpikingJelly cannot live in one environment: each gets its own folder
 SJ14   := .sj/014
 SJ20   := .sj/200
@@ -32,7 +36,7 @@ demo: $(VENV)/.run
 	$(VENV)/bin/ptq4snn demo
 
 test: lint kernels $(VENV)/.frameworks
-	$(PY) -m pytest -q
+	$(PYTEST)
 
 # for the loop of a developer, under two minutes: parts that hardly ever quantize a network and wait for no compiler
 FAST := allocation bridge bundle checkpoint data discovery docs modules numerics observation schema frameworks/test_native.py \
@@ -44,11 +48,11 @@ test-fast: $(VENV)/.frameworks
 
 # what runs a backward pass, as a CPU without AVX-512 does it; oneDNN and torch have other kernels there
 test-avx2: kernels $(VENV)/.frameworks
-	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PY) -m pytest -q \
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PYTEST) \
 	  tests/numerics/test_gradients.py tests/training tests/cli/test_train.py tests/observation tests/rounding
 
 test-full: lint kernels $(VENV)/.frameworks
-	PTQ4SNN_FULL=1 $(PY) -m pytest -q
+	PTQ4SNN_FULL=1 $(PYTEST)
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .
