@@ -16,7 +16,7 @@ from ptq4snn.bridge.basis import Basis
 from ptq4snn.bridge.projection_lattice import ProjectionLattice
 from ptq4snn.bridge.shifts import largest_shift
 from ptq4snn.bridge.weights import per_channel
-from ptq4snn.discovery.pairs import NeuronInfo
+from ptq4snn.discovery.info import NeuronInfo
 from ptq4snn.errors import RecipeError, UnsupportedNeuron
 from ptq4snn.numerics.fixed_point import leak_on_grid
 from ptq4snn.numerics.limits import INT32

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ptq4snn.bridge.basis import Basis
 from ptq4snn.bridge.weights import shifted_scales, weight_bits, weight_floor
-from ptq4snn.discovery.pairs import ProjectionInfo
+from ptq4snn.discovery.info import ProjectionInfo
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.grid import signed_range

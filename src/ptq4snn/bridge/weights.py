@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.discovery.pairs import ProjectionInfo
+from ptq4snn.discovery.info import ProjectionInfo
 from ptq4snn.errors import UnsupportedNeuron
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.recipe import Recipe

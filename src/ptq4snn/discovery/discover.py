@@ -14,19 +14,14 @@ from ptq4snn.discovery.editing import Moved, edit_model
 from ptq4snn.discovery.exclusion import advice, is_inside
 from ptq4snn.discovery.facts import Constant, Current, Fact
 from ptq4snn.discovery.graph import Graph, NodeKind
+from ptq4snn.discovery.info import NeuronInfo, ProjectionInfo
 from ptq4snn.discovery.moving import find_moves
 from ptq4snn.discovery.needed_edits import needed_edits
 from ptq4snn.discovery.opening import bake
 from ptq4snn.discovery.outputs import output_axis
-from ptq4snn.discovery.pairs import (
-    NeuronInfo,
-    ProjectionInfo,
-    find_streams,
-    find_ties,
-    read_neurons,
-    read_projections,
-)
+from ptq4snn.discovery.pairs import find_streams, find_ties, read_neurons
 from ptq4snn.discovery.positions import find_places
+from ptq4snn.discovery.projections import read_projections
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.spike_scales import find_spike_scales

@@ -28,6 +28,8 @@ __all__ = [
     "NormCall",
     "Opaque",
     "Sheet",
+    "projections_of",
+    "sheets_of",
 ]
 
 
@@ -124,3 +126,13 @@ class Finished:
 
 
 Fact = Constant | Data | Count | Current | Membrane | Opaque | Finished
+
+
+def sheets_of(fact: Fact) -> tuple[Sheet, ...]:
+    """Those of a current that no neuron handed on."""
+    return fact.sheets if isinstance(fact, Current) and fact.through is None else ()
+
+
+def projections_of(fact: Fact) -> frozenset[str]:
+    """Those that a current comes from without a neuron between."""
+    return fact.projections if isinstance(fact, Current) and fact.through is None else frozenset()

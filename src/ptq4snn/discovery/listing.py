@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ptq4snn.discovery.discover import Discovery
-from ptq4snn.discovery.pairs import NeuronInfo
+from ptq4snn.discovery.info import NeuronInfo
 
 __all__ = ["render"]
 

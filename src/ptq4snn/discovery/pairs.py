@@ -1,4 +1,4 @@
-"""Read the walked graph: every neuron as pair, stream or bare, every projection with its role.
+"""Read the walked graph: every neuron as pair, stream or bare.
 
 pair    fed by one projection, through BatchNorm, reshapes, pooling, upsampling
 stream  fed by a sum of projections; all writers of the sum share one scale per channel
@@ -9,24 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from ptq4snn.discovery.chains import check_borders, even_constant
-from ptq4snn.discovery.facts import RELU, TIME, Count, Current, Data, Fact, Membrane, NormCall, Opaque, Sheet
-from ptq4snn.discovery.info import Kind, NeuronInfo, Norm, ProjectionInfo, Role
-from ptq4snn.discovery.outputs import leaves, summed_with
-from ptq4snn.discovery.walk import NeuronCall, ProjectionCall, Walk
+from ptq4snn.discovery.facts import Count, Current, Data, Fact, Membrane, Opaque, projections_of, sheets_of
+from ptq4snn.discovery.info import NeuronInfo
+from ptq4snn.discovery.walk import NeuronCall, Walk
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import NeuronSpec
 
-__all__ = [
-    "Groups", "Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role", "find_streams", "find_ties",
-    "read_neurons", "read_projections",
-]  # fmt: skip
+__all__ = ["Groups", "find_streams", "find_ties", "read_neurons", "unique"]
 
 
 class Groups:
@@ -47,11 +40,7 @@ class Groups:
             self.parent[self.find(r)] = self.find(roots[0])
 
 
-def _sheets(fact: Fact) -> tuple[Sheet, ...]:
-    return fact.sheets if isinstance(fact, Current) and fact.through is None else ()
-
-
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
+def unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
@@ -69,16 +58,18 @@ def find_ties(w: Walk, shortcuts: Collection[str] = ()) -> dict[str, tuple[str, 
     calls = _calls_of(w)
     feeds: dict[str, set[str]] = {}  # neuron -> projections whose currents reach it, directly or not
     for name, cs in calls.items():
-        feeds[name] = {p for c in cs for p in _projections(c.fact)}
+        feeds[name] = {p for c in cs for p in projections_of(c.fact)}
     for name, cs in calls.items():
         feeds[name] |= {p for c in cs for p in feeds.get(_through(c.fact) or "", ())}
     reads: dict[str, set[str]] = {}  # projection -> neurons that it reads
     for p in w.projections:
         reads.setdefault(p.name, set()).update(p.fact.sources if isinstance(p.fact, Count) else ())
     ties: dict[str, tuple[str, ...]] = {}
-    read_on = frozenset().union(*(_projections(p.fact) for p in w.projections))
+    read_on = frozenset().union(*(projections_of(p.fact) for p in w.projections))
     for name, cs in calls.items():
-        summed = sorted(frozenset().union(*(_projections(c.fact) for c in cs if len(_sheets(c.fact)) > 1)))
+        summed = sorted(
+            frozenset().union(*(projections_of(c.fact) for c in cs if len(sheets_of(c.fact)) > 1))
+        )
         alone = all({n for n in feeds if p in feeds[n]} <= _with_membrane(calls, name) for p in summed)
         alone = alone and not read_on & set(summed)
         if summed and alone and any(p in shortcuts or _depends(p, name, feeds, reads, calls) for p in summed):
@@ -113,25 +104,22 @@ def find_streams(w: Walk, ties: dict[str, tuple[str, ...]]) -> dict[str, int]:
     and projections read."""
     groups = Groups()
     for call in w.neurons:
-        if len(_sheets(call.fact)) > 1 and not _projections(call.fact) <= set(ties):
-            groups.join(sorted(_projections(call.fact)))
+        if len(sheets_of(call.fact)) > 1 and not projections_of(call.fact) <= set(ties):
+            groups.join(sorted(projections_of(call.fact)))
     for name, calls in _calls_of(w).items():
-        found = {_projections(c.fact) for c in calls}
+        found = {projections_of(c.fact) for c in calls}
         if len(found) > 1 and not frozenset().union(*found) <= set(ties):  # reads them all on one scale
             _check_reuse(w, name, calls)
-            groups.join(sorted(frozenset().union(*(_projections(c.fact) for c in calls))))
-    fed = frozenset().union(*(_projections(c.fact) for c in w.neurons))
+            groups.join(sorted(frozenset().union(*(projections_of(c.fact) for c in calls))))
+    fed = frozenset().union(*(projections_of(c.fact) for c in w.neurons))
     for p in w.projections:
-        if len(_sheets(p.fact)) > 1 or _projections(p.fact) & fed:  # its integers are the projection's input
-            groups.join(sorted(_projections(p.fact)))
+        if (
+            len(sheets_of(p.fact)) > 1 or projections_of(p.fact) & fed
+        ):  # its integers are the projection's input
+            groups.join(sorted(projections_of(p.fact)))
     roots = {n: groups.find(n) for n in groups.parent}
     order = {r: i for i, r in enumerate(dict.fromkeys(roots[n] for n in w.base if n in roots))}
     return {n: order[r] for n, r in roots.items()}
-
-
-def _projections(fact: Fact) -> frozenset[str]:
-    """Those that a current comes from without a neuron between."""
-    return fact.projections if isinstance(fact, Current) and fact.through is None else frozenset()
 
 
 def _through(fact: Fact) -> str | None:
@@ -160,7 +148,9 @@ def read_neurons(w: Walk, specs: dict[str, NeuronSpec], streams: dict[str, int])
             raise UnsupportedOperation(
                 f"the neuron '{name}' is called with states of different shapes; use one each"
             )
-        projections = sorted(frozenset().union(*(_projections(c.fact) for c in calls)), key=lambda n: ran[n])
+        projections = sorted(
+            frozenset().union(*(projections_of(c.fact) for c in calls)), key=lambda n: ran[n]
+        )
         synapse = _through(calls[0].fact)
         read = _read_current if projections else _read_bare if synapse is None else _read_synaptic
         fields = read(calls, tuple(projections), specs[name], w, streams)
@@ -191,7 +181,7 @@ def _feeding_output(w: Walk) -> set[str]:
     names |= {s for c in w.neurons if c.name in names and (s := _through(c.fact)) is not None}
     for call in w.neurons:
         if call.name in names:
-            made_output |= _projections(call.fact)
+            made_output |= projections_of(call.fact)
     for p in w.projections:
         if p.name in made_output and isinstance(p.fact, Count):
             names |= p.fact.sources
@@ -216,8 +206,8 @@ def _read_current(
         "kind": "stream" if summed else "pair",
         "projections": projections,
         "spike_sources": (),
-        "norms": _unique(n.name for s in sheets for n in s.norms),
-        "ops": _unique(o for s in sheets for o in s.ops),
+        "norms": unique(n.name for s in sheets for n in s.norms),
+        "ops": unique(o for s in sheets for o in s.ops),
         "source_projection": owner,
         "source_channel": channel.long(),
         "factor": facts[0].factor,
@@ -274,7 +264,7 @@ def _read_bare(
     return {
         "kind": "bare",
         "projections": (),
-        "spike_sources": _unique(n for f in facts for n in sorted(f.sources)),
+        "spike_sources": unique(n for f in facts for n in sorted(f.sources)),
         "norms": (),
         "ops": (),
         "source_projection": none,
@@ -285,139 +275,3 @@ def _read_bare(
         "hi": hi,
         "zero_state": zero,
     }
-
-
-def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str, int],
-                     ties: dict[str, tuple[str, ...]], modules: dict[str, nn.Module],
-                     batch: int) -> dict[str, ProjectionInfo]:  # fmt: skip
-    sinks: dict[str, list[Sheet]] = {}
-    for fact in [c.fact for c in w.neurons] + [c.fact for c in w.projections] + w.leaving:
-        for s in _sheets(fact):
-            for n in s.projections:
-                sinks.setdefault(n, []).append(s)
-    calls: dict[str, list[ProjectionCall]] = {}
-    for p in w.projections:
-        calls.setdefault(p.name, []).append(p)
-    out = {}
-    for name, cs in calls.items():
-        weight: Tensor = modules[name].weight  # type: ignore[assignment]
-        macs = sum(prod(c.out_shape) for c in cs) // batch * (weight.numel() // weight.shape[0])
-        norms = _norms(w, name, sinks.get(name, []))
-        check_borders(w, name, norms, modules)
-        info = _read_projection(cs, norms, w, neurons, streams, macs)
-        constant = even_constant(w, cs, modules[name])
-        rectified = all(RELU in s.ops for s in sinks.get(name, ())) and bool(sinks.get(name))
-        out[name] = replace(info, constant=constant, tied=ties.get(name, ()), rectified=rectified)
-    return out
-
-
-def _norms(w: Walk, name: str, sinks: list[Sheet]) -> tuple[Norm, ...]:
-    """The BatchNorms behind a projection, in order; all readers of an output channel are behind the same."""
-    start, count = w.base[name], w.channels[name]
-    chains: list[tuple[Any, ...] | None] = [None] * count
-    found: dict[tuple[Any, ...], list[int]] = {}
-    for s in {(id(s.norms), s.ids.data_ptr()): s for s in sinks}.values():
-        seen = torch.unique(s.ids % TIME) - start
-        mine = [int(c) for c in seen.tolist() if 0 <= c < count]
-        maps = [(n, dict(n.channels)) for n in s.norms]
-        for c in mine:
-            chain = tuple((*_kind(n), m[start + c]) for n, m in maps if start + c in m)
-            if chains[c] is not None and chains[c] != chain:
-                names = sorted({step[0] for step in (*chain, *chains[c])})  # type: ignore[misc]
-                raise UnsupportedOperation(
-                    f"the output of '{name}' is read behind different BatchNorms ({', '.join(names)}); "
-                    f"give each reader a projection of its own"
-                )
-            chains[c] = chain
-            for place, step in enumerate(chain):
-                found.setdefault((place, *step[:-1]), [-1] * count)[c] = step[-1]
-    ordered = sorted(found.items(), key=lambda item: int(item[0][0]))
-    return tuple(Norm(bn, one, after_max, tuple(c), border) for (_, bn, one, after_max, border), c in ordered)
-
-
-def _kind(n: NormCall) -> tuple[str, float, bool, int]:
-    return n.name, n.constant, n.after_max, n.border
-
-
-def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -> tuple[Role, bool]:
-    """The projection's role, and whether its output leaves integers where it is made."""
-    chained = [p.name for p in w.projections if name in _projections(p.fact)]
-    role: Role = "stream" if name in streams else "chain" if chained else "pair" if feeds else "output"
-    leaving = [f for f in w.outputs if leaves(w, f, streams)] + w.exits
-    decode = any(name in f.projections for f in leaving if isinstance(f, (Current, Opaque)))
-    if decode and role != "output":
-        raise UnsupportedOperation(
-            f"the output of '{name}' goes on inside the network and also leaves it by another operation; "
-            f"give each its own projection"
-        )
-    return role, decode
-
-
-def _input_channels(w: Walk, calls: list[ProjectionCall]) -> tuple[int, ...]:
-    """The stream's channel of every input channel of a projection that reads it."""
-    rows = set()
-    for call in calls:
-        assert isinstance(call.fact, Current)
-        ids = w.locate(call.fact.sheets[0].ids % TIME)[1]
-        lines = ids.movedim(call.in_axis, 0).reshape(ids.shape[call.in_axis], -1)
-        if not torch.equal(lines.amin(1), lines.amax(1)):
-            raise UnsupportedOperation(
-                f"'{call.name}' reads several channels of a sum of currents as one; give each its own"
-            )
-        rows.add(tuple(int(n) for n in lines[:, 0].tolist()))
-    if len(rows) > 1:
-        raise UnsupportedOperation(
-            f"'{calls[0].name}' reads different channels from call to call; use one projection each"
-        )
-    return rows.pop()
-
-
-def _is_rest(fact: Fact) -> bool:
-    """Whether it stands for the spikes before the first step."""
-    return isinstance(fact, Count) and not fact.sources and fact.lo == fact.hi == 0
-
-
-def _read_projection(
-    calls: list[ProjectionCall], norms: tuple[Norm, ...], w: Walk, neurons: dict[str, NeuronInfo],
-    streams: dict[str, int], macs: int,
-) -> ProjectionInfo:  # fmt: skip
-    """One projection from all its calls."""
-    name = calls[0].name
-    feeds = tuple(n.name for n in neurons.values() if name in n.projections)
-    role, decode = _role(name, feeds, w, streams)
-    summed = summed_with(w, name, streams) if role == "output" else ()
-    facts = [c.fact for c in calls]
-    if len({type(f) for f in facts}) > 1:
-        raise UnsupportedOperation(
-            f"'{name}' is called on spikes and on other inputs; give each its own projection"
-        )
-    scaled = [f for f in facts if isinstance(f, (Count, Current)) and not _is_rest(f)]
-    counts = [f for f in scaled if isinstance(f, Count)]
-    factor = min((f.factor for f in scaled), default=1.0)
-    reads: Any = {Data: "data", Count: "count", Current: "chain"}[type(facts[0])]
-    chained = _unique(n for f in facts for n in sorted(_projections(f)))
-    found = {streams.get(n) for n in chained}
-    if found - {None} and len(found) > 1:
-        raise UnsupportedOperation(f"'{name}' reads several sums of currents; give each its own projection")
-    reads = "stream" if found - {None} else reads
-    return ProjectionInfo(
-        name=name,
-        role=role,
-        norms=norms,
-        reads=reads,
-        spike_sources=_unique(n for c in counts for n in sorted(c.sources)),
-        chained_from=chained,
-        factor=factor,
-        lo=min((c.lo * c.factor / factor for c in counts), default=0.0),
-        hi=max((c.hi * c.factor / factor for c in counts), default=0.0),
-        over_time=any(f.over_time for f in scaled),
-        macs=macs,
-        feeds=feeds,
-        span=max((f.span for f in facts if isinstance(f, Current)), default=1.0),
-        stream=streams.get(name),
-        summed=summed,
-        source_stream=found.pop() if reads == "stream" else None,
-        source_channels=_input_channels(w, calls) if reads == "stream" else (),
-        reads_rectified=reads == "chain" and all(RELU in s.ops for f in facts for s in _sheets(f)),
-        decode=decode,
-    )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.pairs import NeuronInfo
+from ptq4snn.discovery.info import NeuronInfo
 from ptq4snn.modules.carrier import plain
 from ptq4snn.modules.integer import IntegerCore
 

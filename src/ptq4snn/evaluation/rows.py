@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ptq4snn.cost.accounting import WeightCost
 from ptq4snn.cost.neuron_facts import neuron_facts, weight_bytes
-from ptq4snn.discovery.pairs import ProjectionInfo
+from ptq4snn.discovery.info import ProjectionInfo
 from ptq4snn.evaluation.fidelity import Fidelity
 from ptq4snn.evaluation.meters import NeuronFidelity, OverTime
 from ptq4snn.network.plan import NeuronPlan, ProjectionPlan
