@@ -139,11 +139,10 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_page(results: dict[str, Any]) -> None:
+def written(results: dict[str, Any]) -> str:
+    """The page with the table that the results give."""
     text = PAGE.read_text("utf-8")
-    if BEGIN in text:
-        text = text.split(BEGIN)[0] + f"{BEGIN}\n{table(results)}\n{END}" + text.split(END)[1]
-        write_whole(PAGE, text)
+    return text.split(BEGIN)[0] + f"{BEGIN}\n{table(results)}\n{END}" + text.split(END)[1]
 
 
 def main() -> None:
@@ -161,7 +160,7 @@ def main() -> None:
             if wanted in data:
                 results[name] = measure(name, data[wanted], args.limit)
                 write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    write_page(results)
+    write_whole(PAGE, written(results))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ RESULTS = Path(__file__).with_suffix(".json")
 RECORDED = Path(__file__).with_name("recorded.json")
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
+BASELINE = "W4/M32"
 PLATFORMS = ("Norse", "Lava", "nengo", "snnTorch", "spyx", "sinabs", "s2")
 METHODS = {  # GPTQ's weights for all; FlowQ has scales of its own for them
     "W8/M8": "gptq+w8m8",
@@ -106,9 +107,13 @@ def resnet20(checkpoint: Path, cifar: Path) -> Iterator[tuple[str, nn.Module, An
     yield "CIFAR-10, converted ResNet20", model, SampleBatches(train, 8), tested, changes
 
 
-def measure(case: tuple[str, nn.Module, Any, Any, dict[str, Any]], seeds: list[int], out: Path) -> Any:
+def measure(
+    case: tuple[str, nn.Module, Any, Any, dict[str, Any]], seeds: list[int], out: Path, only: list[str]
+) -> Any:
     name, model, calibration, test, changes = case
     methods = CONVERTED if "converted" in name else METHODS
+    if only:
+        methods = {label: spec for label, spec in methods.items() if label in (*only, BASELINE)}
     found = compare(
         model,
         calibration,
@@ -116,7 +121,7 @@ def measure(case: tuple[str, nn.Module, Any, Any, dict[str, Any]], seeds: list[i
         [f"{label}={spec}" for label, spec in methods.items()],
         seeds,
         folder=out,
-        baseline="W4/M32",
+        baseline=BASELINE,
         changes=changes,
         progress=for_terminal(),
         report=lambda m, seed, r, stored: print(f"{name}: {m.label} {seed}: {r['score']:.2f}", flush=True),
@@ -182,11 +187,13 @@ def recorded_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_page(name: str, content: str) -> None:
-    text, begin, end = PAGE.read_text("utf-8"), BEGIN.format(name), END.format(name)
-    if begin in text:
+def written(results: dict[str, Any], spikes: dict[str, Any]) -> str:
+    """The page with the tables that the results give."""
+    text = PAGE.read_text("utf-8")
+    for name, content in (("foreign", table(results)), ("recorded", recorded_table(spikes))):
+        begin, end = BEGIN.format(name), END.format(name)
         text = text.split(begin)[0] + f"{begin}\n{content}\n{end}" + text.split(end)[1]
-        write_whole(PAGE, text)
+    return text
 
 
 def main() -> None:
@@ -199,6 +206,7 @@ def main() -> None:
     p.add_argument("--recorded", type=Path, metavar="DIR")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", type=Path, default=Path("runs/foreign"))
+    p.add_argument("--only", nargs="+", default=[], metavar="ROW", help="measure only these rows anew")
     p.add_argument("--write", action="store_true", help="only write the table anew")
     args = p.parse_args()
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -209,13 +217,14 @@ def main() -> None:
         if args.resnet20 is not None and args.cifar10 is not None:
             cases += resnet20(args.resnet20, args.cifar10)
         for case in cases:
-            results[case[0]] = measure(case, args.seeds, args.out)
+            found = measure(case, args.seeds, args.out, args.only)
+            known = {row["method"]: row for row in results.get(case[0], {"rows": []})["rows"]}
+            known |= {row["method"]: {**row, "date": found["date"]} for row in found["rows"]}
+            results[case[0]] = {**found, "rows": list(known.values())}
             write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    write_page("foreign", table(results))
     if args.recorded is not None:
         write_whole(RECORDED, json.dumps(recorded(args.recorded), indent=1) + "\n")
-    if RECORDED.exists():
-        write_page("recorded", recorded_table(json.loads(RECORDED.read_text())))
+    write_whole(PAGE, written(results, json.loads(RECORDED.read_text())))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ out. For every model this is
     ptq4snn compare MODEL --data DATA --seeds 0 1 2 --methods METHODS ...
 
 Finished runs are kept in --out (runs/methods) and reused; two processes may share it. The figures go to
-benchmarks/methods.json, the tables in docs/results.md are written anew from it (--write does only that).
+benchmarks/methods.json, the tables in docs/results.md and README.md are written anew from it (--write does
+only that).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ptq4snn.progress import for_terminal
 
 RESULTS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
 SIMULATED = {"cifar10-dvs-sim": "cifar10"}  # made from the images of
 METHODS = {  # what the goals are about
@@ -134,18 +136,57 @@ def cell(row: dict[str, Any]) -> str:
     return text
 
 
-def write_page(results: dict[str, Any]) -> None:
-    text = PAGE.read_text("utf-8")
-    for part in PARTS:
+def written(page: Path, results: dict[str, Any]) -> str:
+    """The page with the tables that the results give."""
+    text = page.read_text("utf-8")
+    long = {"methods": table, "ablation": transposed, "equal": side_by_side}
+    for part, shown in ({"methods": brief, "equal": scores} if page == README else long).items():
         found = results.get(part, {})
         begin, end = BEGIN.format(part), END.format(part)
         if not found or begin not in text:
             continue
         labels = [r["method"] for r in next(iter(found.values()))["rows"] if r["method"] != "float"]
-        shown = {"methods": table, "ablation": transposed, "equal": side_by_side}[part]
-        made = shown(found, labels)
-        text = text.split(begin)[0] + f"{begin}\n{made}\n{end}" + text.split(end)[1]
-    write_whole(PAGE, text)
+        text = text.split(begin)[0] + f"{begin}\n{shown(found, labels)}\n{end}" + text.split(end)[1]
+    return text
+
+
+def write_pages(results: dict[str, Any]) -> None:
+    for page in (PAGE, README):
+        write_whole(page, written(page, results))
+
+
+def brief(results: dict[str, Any], labels: list[str]) -> str:
+    """A line a model, mean scores alone."""
+    names = [label.removeprefix("GPTQ ").removeprefix("best-fast ") for label in labels]
+    head = ["model", "test samples", "float", *names]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name, r in results.items():
+        rows = {row["method"]: row for row in r["rows"]}
+        first = f"`{name}`" + (", mIoU" if rows["float"]["metric"] == "mIoU" else "")
+        values = {n: f"{row['score']:.2f}" for n, row in rows.items()}
+        shown = [f"**{values[n]}**" if n.startswith("best") else values[n] for n in labels]
+        cells = [first, f"{r['samples']:,}", values["float"], *shown]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def scores(results: dict[str, Any], labels: list[str]) -> str:
+    """A line a network and a width of the states, a column a coupling, mean scores and their spread."""
+    head = ["network", "states", "float", "W4/M32", *EQUAL]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name, r in results.items():
+        rows = {row["method"]: row for row in r["rows"]}
+        for bits in (4, 3, 2):
+            wanted = ["float", "W4/M32", *(f"{method} W4/M{bits}" for method in EQUAL)]
+            cells = [spread(rows.get(label)) for label in wanted]
+            lines.append("| " + " | ".join([f"`{name}`", f"{bits} bits", *cells]) + " |")
+    return "\n".join(lines)
+
+
+def spread(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    return f"{row['score']:.2f}" + ("" if row["spread"] is None else f" ± {row['spread']:.2f}")
 
 
 def transposed(results: dict[str, Any], labels: list[str]) -> str:
@@ -202,7 +243,7 @@ def main() -> None:
         results = known()
         results[a.part] = results.get(a.part, {}) | {name: found}
         write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    write_page(known())
+    write_pages(known())
 
 
 if __name__ == "__main__":

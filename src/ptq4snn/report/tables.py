@@ -125,9 +125,10 @@ def accuracy(report: Report) -> Table:
     floors = (NONE, NONE) if noise is None else (percent(noise["agreement"], 4), significant(noise["kl"]))
     unlabelled = {"agreement with float": percent(s["agreement"], 4), "KL to float": significant(s["kl"])}
     for (measure, value), floor in zip(unlabelled.items(), floors, strict=True):
-        texts = ("held-out samples", measure, f"{s['held_out']:,}", floor, value, NONE)
+        noted = measure if noise is None else f"{measure} (Float: after 0.01 % of weight noise)"
+        texts = ("held-out samples", noted, f"{s['held_out']:,}", floor, value, NONE)
         rows.append([Cell(t) for t in texts])
-    columns = ("Data", "Measure", "Samples", "Float; held out, with 0.01 % noise", "Quantized", "Change")
+    columns = ("Data", "Measure", "Samples", "Float", "Quantized", "Change")
     return Table("Accuracy and agreement", columns, rows, 2)
 
 

@@ -1,0 +1,44 @@
+"""Tables of README.md and docs/results.md are those that the stored results give: nothing is typed in."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A script of benchmarks/ as a module, by its name."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield import_module
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(BENCHMARKS)):
+            del sys.modules[name]
+
+
+def test_methods(benchmark: Any) -> None:
+    methods = benchmark("methods")
+    for page in (methods.PAGE, methods.README):
+        text = page.read_text("utf-8")
+        assert "<!-- methods -->" in text
+        assert methods.written(page, methods.known()) == text, f"python benchmarks/methods.py --write: {page}"
+
+
+def test_networks_of_other_frameworks(benchmark: Any) -> None:
+    foreign = benchmark("foreign")
+    results, spikes = (json.loads(f.read_text("utf-8")) for f in (foreign.RESULTS, foreign.RECORDED))
+    assert foreign.written(results, spikes) == foreign.PAGE.read_text("utf-8")
+
+
+def test_what_allocations_are_chosen_by(benchmark: Any) -> None:
+    criterion = benchmark("criterion")
+    results = json.loads(criterion.RESULTS.read_text("utf-8"))
+    assert criterion.written(results) == criterion.PAGE.read_text("utf-8")
