@@ -26,7 +26,7 @@ pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
 
 from ptq4snn import export  # noqa: E402  # needs onnx
-from ptq4snn.export.onnx_form.export import onnx_model  # noqa: E402
+from ptq4snn.export.onnx_form.export import OPSETS, onnx_model  # noqa: E402
 
 BATCH = 3
 
@@ -90,6 +90,25 @@ def test_sequences(model: Model, more: int) -> None:
     for form in ("unrolled", "scan"):
         made = onnx_model(model, form, steps)
         same(session(made).run(None, {"x": batch_first(model, x)}), expected)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_every_opset(opset: int) -> None:
+    """The same bits with the operators of other versions."""
+    for seed in range(6):
+        model = random_model(seed)
+        if not is_causal(model.program):
+            continue
+        x = random_input(model, seed, BATCH, model.program.steps)
+        made = onnx_model(model, "scan", opset=opset)
+        assert [o.version for o in made.opset_import] == [opset]
+        same(session(made).run(None, {"x": batch_first(model, x)}), wanted(model, Runtime(model, "numpy")(x)))
+
+
+def test_opsets_that_are_not_tried_are_refused() -> None:
+    for opset in (20, 27):
+        with pytest.raises(PTQ4SNNError, match="give one from 21 to 26"):
+            onnx_model(random_model(0), opset=opset)
 
 
 @examples(max_examples=30)

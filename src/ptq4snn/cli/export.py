@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 # options that belong to one way out, and their defaults
 OF_C = {"name": None, "section": None, "weights": "c", "path": "event", "samples": None}
-OF_ONNX = {"form": "step", "qonnx": False}
+OF_ONNX = {"form": "step", "opset": 21, "qonnx": False}
 OF_NIR = {"dt": 1e-4}
 
 
@@ -29,7 +29,9 @@ def run(args: argparse.Namespace) -> None:
         _c(args)
         return
     if args.to == "onnx":
-        export.onnx(args.bundle, args.out, form=args.form, steps=args.steps, qonnx=args.qonnx)
+        export.onnx(
+            args.bundle, args.out, form=args.form, steps=args.steps, opset=args.opset, qonnx=args.qonnx
+        )
     elif args.to == "nir":
         export.nir(args.bundle, args.out, dt=args.dt)
     else:

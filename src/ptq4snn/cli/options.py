@@ -222,6 +222,7 @@ def export_options(p: argparse.ArgumentParser) -> None:
         choices=["step", "scan", "unrolled"],
         help="of ONNX: one step with its state, or the sequence by a Scan or written out (step)",
     )
+    p.add_argument("--opset", type=at_least(1), default=21, metavar="N", help="of ONNX: 21 to 26 (21)")
     p.add_argument(
         "--qonnx",
         action="store_true",

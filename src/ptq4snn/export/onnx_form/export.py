@@ -36,10 +36,10 @@ with needed_by("ptq4snn.export.onnx"):
     import onnx as library
     from onnx import helper
 
-__all__ = ["FORMS", "onnx", "onnx_model"]
+__all__ = ["FORMS", "OPSETS", "onnx", "onnx_model"]
 
 FORMS = ("step", "scan", "unrolled")
-OPSET, IR = 21, 10
+OPSETS = range(21, 27)  # from the first with 4-bit integers to the last that onnxruntime 1.31 runs
 BATCH = "batch"
 MAX_NODES = 200_000  # of a sequence that is written out
 
@@ -50,24 +50,28 @@ def onnx(
     *,
     form: str = "step",
     steps: int | None = None,
+    opset: int = OPSETS[0],
     qonnx: bool = False,
 ) -> None:
     """Write a bundle as an ONNX model.
 
     form: "step" (state in, state out), "scan" (the sequence, by a Scan) or "unrolled" (its steps one by one).
     steps: of the sequence; the T of calibration.
+    opset: the version of the operators, 21 to 26; the first is read by most.
     qonnx: a step of a plain chain of layers with the Quant nodes of QONNX, for readers that build hardware.
     """
     model = source if isinstance(source, Model) else load_model_file(source)
     check_target(Path(out))
-    if qonnx and (form != "step" or steps is not None):
-        raise PTQ4SNNError("QONNX is written of one step: leave out the form and the number of steps")
-    made = qonnx_model(model) if qonnx else onnx_model(model, form, steps)
+    if qonnx and (form != "step" or steps is not None or opset != OPSETS[0]):
+        raise PTQ4SNNError("QONNX is written of one step: leave out form, steps and opset")
+    made = qonnx_model(model) if qonnx else onnx_model(model, form, steps, opset)
     write_whole(Path(out), made.SerializeToString())
 
 
-def onnx_model(model: Model, form: str = "step", steps: int | None = None) -> Any:
+def onnx_model(model: Model, form: str = "step", steps: int | None = None, opset: int = OPSETS[0]) -> Any:
     """The ModelProto, checked by onnx itself."""
+    if opset not in OPSETS:
+        raise PTQ4SNNError(f"opset is {short(repr(opset))}: give one from {OPSETS[0]} to {OPSETS[-1]}")
     if form not in FORMS:
         raise PTQ4SNNError(f"there is no form {form!r} of an ONNX model: give one of {', '.join(FORMS)}")
     if not is_causal(model.program):
@@ -80,9 +84,10 @@ def onnx_model(model: Model, form: str = "step", steps: int | None = None) -> An
         graph = _scan_graph(model, pool, steps)
     else:
         graph = _unrolled_graph(model, pool, steps)
+    imports = [helper.make_opsetid("", opset)]
     made = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="ptq4snn",
-        producer_version=__version__,
+        graph, opset_imports=imports, ir_version=helper.find_min_ir_version_for(imports),
+        producer_name="ptq4snn", producer_version=__version__,
     )  # fmt: skip
     library.checker.check_model(made, full_check=True)
     return made
