@@ -21,7 +21,7 @@ from ptq4snn.discovery.opening import bake
 from ptq4snn.discovery.outputs import output_axis
 from ptq4snn.discovery.pairs import find_streams, find_ties, read_neurons
 from ptq4snn.discovery.positions import find_places
-from ptq4snn.discovery.projections import read_projections
+from ptq4snn.discovery.reading_projections import read_projections
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.spike_scales import find_spike_scales
