@@ -23,6 +23,7 @@ from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared, check_overrides, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
+from ptq4snn.rounding.widths import with_weight_widths
 from ptq4snn.tuning.correction import corrected_biases
 from ptq4snn.tuning.judging import judge
 from ptq4snn.tuning.states import tune_states
@@ -38,6 +39,7 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     widths pay, every way is gone and the one nearest to the float model is kept.
     """
     check_overrides(prepared, recipe)
+    recipe = with_weight_widths(prepared, recipe)
     results = []
     for scaled, given in scalings(prepared, recipe):  # s_w,c; a joint search brings the b_c it was made under
         lattice = rounded(prepared, scaled)  # weights to integers
@@ -81,7 +83,7 @@ def rounded(prepared: Prepared, lattice: Lattice) -> Lattice:
         return lattice
     if recipe.rounding != "nearest":
         lattice = round_weights(prepared, lattice, recipe)
-    if recipe.correction != "none":
+    if recipe.corrects == "bias":
         lattice = lattice.with_biases(corrected_biases(prepared, lattice))
     return lattice
 

@@ -32,12 +32,15 @@ else:
 
 __all__ = ["Override", "Overrides", "Recipe"]
 
+NARROW = 4  # bits of weights
+
 
 @dataclass(frozen=True)
 class Recipe:
     """How to quantize. Every field has a default; `Recipe()` is "w4m4" by the preset "best-fast".
 
-    weights: bits of a weight, 2 to 8; None (or 32) keeps float weights, which forces arithmetic "float".
+    weights: bits of a weight, 2 to 8; a fraction is an average of layers that get 2, 3, 4 or 8 by what each
+        gains; None (or 32) keeps float weights, which forces arithmetic "float".
     membrane: budget: bits of a state on average over the eligible channels, 2 to 8. With allocation
         "uniform" every channel gets it, so it must be 2, 3, 4 or 8. Ignored by coupling "none".
     coupling: where a state's scale comes from. bridge: weight scale * 2^k per channel; layerwise: one k per
@@ -47,8 +50,9 @@ class Recipe:
         flipped spikes that each further bit spares, measured by replay); or fit (uniform where the budget is
         a width, else benefit).
     rounding: of the weights: nearest, gptq, adaround (layer by layer) or brecq (block by block).
-    weight_scales: error (least squared error of the weights), or moments (with gptq: the scale with which it
-        leaves the least error of the outputs, under the inputs as they are, where no joint search decides).
+    weight_scales: error (least squared error of the weights); moments (with gptq: the scale with which it
+        leaves the least error of the outputs, under the inputs as they are, where no joint search decides);
+        or fit (moments below 4 bits, else error).
     iterations: steps of adaround and brecq for each layer or block.
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
     arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
@@ -60,8 +64,9 @@ class Recipe:
         squared_error (the paper's), replay (fewest flipped spikes of the neuron run on its recorded
         currents), or auto (whichever is nearer to the float model held out).
     sequential: tune states layer by layer, behind the layers that are already quantized; by replay only.
-    correction: none; bias (the mean error of each channel's output is taken out of its bias); or threshold
-        (that, and thresholds move so that fewer spikes flip).
+    correction: none; bias (the mean error of each channel's output is taken out of its bias); threshold
+        (thresholds move to where firing rates stay and the fewest spikes flip); or fit (threshold where
+        weights have less than 4 bits, else none).
     zero_point: none, or channel: states are stored around an offset of their channel; by replay only, a
         squared error would follow the far tail.
     widths: bits that mpba and benefit give to channels, out of 2, 3, 4 and 8.
@@ -85,12 +90,12 @@ class Recipe:
     overrides: name pattern -> any of weights, membrane, coupling, exclude; later patterns win.
     """
 
-    weights: int | None = 4
+    weights: float | None = 4
     membrane: float = 4.0
     coupling: str = "bridge"
     allocation: str = "fit"
     rounding: str = "gptq"
-    weight_scales: str = "error"
+    weight_scales: str = "fit"
     iterations: int = 20_000
     state_rounding: str = "even"
     arithmetic: str = "integer"
@@ -98,7 +103,7 @@ class Recipe:
     stream: str = "multiply"
     objective: str = "auto"
     sequential: bool = True
-    correction: str = "none"
+    correction: str = "fit"
     zero_point: str = "channel"
     widths: tuple[int, ...] = (2, 4, 8)
     uniform_competes: bool = False
@@ -163,11 +168,11 @@ class Recipe:
             boolean("joint", self.joint)
 
     def _check_bits(self) -> None:
-        if self.weights is not None:
-            keep = "None or 32 keeps float weights"
-            self._set("weights", integer("weights", self.weights, 2, 8, also=(FLOAT_BITS,), hint=keep))
         if self.weights == FLOAT_BITS:
             self._set("weights", None)
+        if self.weights is not None:
+            bits = number("weights", self.weights, 2, 8, hint="None or 32 keeps float weights")
+            self._set("weights", int(bits) if bits.is_integer() else bits)
         self._check_membrane()
         integer("first_bits", self.first_bits, 2, 8)
         integer("last_bits", self.last_bits, 2, 8)
@@ -204,6 +209,21 @@ class Recipe:
             self._set("percentile", number("percentile", self.percentile, 0, 100))
         self._set("beta_grid", numbers("beta_grid", self.beta_grid, 0, 1))
         self._set("percentile_grid", numbers("percentile_grid", self.percentile_grid, 0, 100))
+
+    @property
+    def narrow(self) -> bool:
+        """Whether weights lose so much that what stands behind them has to make up for it."""
+        return self.weights is not None and self.weights < NARROW
+
+    @property
+    def corrects(self) -> str:
+        """The correction: none, bias or threshold."""
+        return self.correction if self.correction != "fit" else "threshold" if self.narrow else "none"
+
+    @property
+    def by_moments(self) -> bool:
+        """Whether scales of weights are searched under their inputs."""
+        return self.weight_scales == "moments" or (self.weight_scales == "fit" and self.narrow)
 
     def override(self, name: str) -> Override:
         """What the overrides say about the module called `name`."""

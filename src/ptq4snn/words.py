@@ -1,6 +1,7 @@
 """Recipes in words joined by "+", small or capital letters alike, later words win:
 
-bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, w32m4 the weights
+bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, w32m4 the weights;
+          w2.5m3.5 are averages, of mixed widths
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
 options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, moments
@@ -25,9 +26,9 @@ ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
 OBJECTIVES = ("squared_error", "replay", "auto")
 ROUNDINGS = ("nearest", "gptq", "adaround", "brecq")
 STATE_ROUNDINGS = ("even", "dither")
-CORRECTIONS = ("none", "bias", "threshold")
+CORRECTIONS = ("fit", "none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")
-WEIGHT_SCALES = ("error", "moments")
+WEIGHT_SCALES = ("fit", "error", "moments")
 LEAKS = ("exact", "power", "12-bit")
 WIDTHS = (2, 3, 4, 8)
 CHOICES = {  # words of a recipe; no two fields share one, but for "none", which is a coupling
@@ -46,8 +47,8 @@ PAPER: dict[str, Any] = {
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
     "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
-    "state_rounding": "even", "sequential": True, "correction": "none", "zero_point": "channel",
-    "joint": False, "sensitivity_batches": 10,
+    "state_rounding": "even", "sequential": True, "correction": "fit", "zero_point": "channel",
+    "joint": False, "weight_scales": "fit", "sensitivity_batches": 10,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
@@ -66,7 +67,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "competing": {"uniform_competes": True},
     "moments": {"weight_scales": "moments"},
 }
-BITS = re.compile(r"w([2-8]|32)m(2|3|4|8|32)")
+BITS = re.compile(r"w(32|[2-8](?:\.\d+)?)m(32|[2-8](?:\.\d+)?)")
 FLOAT_BITS = 32
 
 
@@ -85,7 +86,7 @@ def meaning(word: str) -> dict[str, Any]:
     """The settings that one word of a recipe stands for."""
     bits = BITS.fullmatch(word)
     if bits is not None:
-        weights, membrane = map(int, bits.groups())
+        weights, membrane = (float(b) if "." in b else int(b) for b in bits.groups())
         states = {"coupling": "none"} if membrane == FLOAT_BITS else {}
         return {"weights": weights, "membrane": membrane, **states}
     named = PRESETS | OPTIONS
@@ -96,6 +97,6 @@ def meaning(word: str) -> dict[str, Any]:
             return {name: word}
     known = [*named, *(v for values in CHOICES.values() for v in values)]
     raise RecipeError(
-        f"{short(word)!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2, m3, m4, m8 or m32), "
+        f"{short(word)!r} is not a recipe: give bits such as w4m4 (w2 to w8 or w32, m2 to m8 or m32), "
         f"a .toml file, or words joined by +; {hint(word, known)}"
     )

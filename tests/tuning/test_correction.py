@@ -136,11 +136,12 @@ def test_a_moved_threshold_costs_least(slow: Prepared, bits: int) -> None:
     for name in ("n2", "n3"):
         trace, theta = float_traces(slow)[name], assembly.lattice.neurons[name].theta
         found = corrected_threshold(assembly, plans[name], trace)
-        costs = torch.stack([cost_at(assembly, plans[name], trace, theta * (1 + m)) for m in MOVES])
+        factors = [1 + side * m / 100 for m in MOVES for side in (-1, 1)]
+        costs = torch.stack([cost_at(assembly, plans[name], trace, theta * f) for f in factors])
         mine = cost_at(assembly, plans[name], trace, found)
         assert torch.allclose(mine, costs.amin(0), atol=1e-9)
         assert bool((mine <= costs[0]).all())
-        assert float((found / theta - 1).abs().max()) <= 0.12 + 1e-9
+        assert float((found / theta - 1).abs().max()) <= 0.29 + 1e-9
         moved += int((mine < costs[0] - 1e-9).sum())
     assert moved > 0
 
@@ -160,7 +161,7 @@ def test_thresholds_reach_the_plan(slow: Prepared) -> None:
     moved = run(slow, RECIPE.replace(membrane=2, correction="threshold")).plan.neurons
     assert plain["n1"].theta == moved["n1"].theta  # the stem is outside the budget
     ratios = [b / a for n in ("n2", "n3") for a, b in zip(plain[n].theta, moved[n].theta, strict=True)]
-    assert any(r != 1 for r in ratios) and all(0.87 < r < 1.13 for r in ratios)
+    assert any(r != 1 for r in ratios) and all(0.7 < r < 1.3 for r in ratios)
     assert all(t == round(t) for n in moved.values() for t in n.theta)
 
 

@@ -46,7 +46,7 @@ def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | N
         return SHORTCUT_BITS
     neurons = folded.discovery.neurons
     outward = info.feeds and all(neurons[n].last and not _is_hidden(folded, n) for n in info.feeds)
-    return recipe.last_bits if info.role == "output" or outward else recipe.weights
+    return recipe.last_bits if info.role == "output" or outward else int(recipe.weights)
 
 
 def _is_hidden(folded: Folded, neuron: str) -> bool:

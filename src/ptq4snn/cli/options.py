@@ -116,7 +116,7 @@ def quantize_options(p: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="words joined by +, such as fast+w4m2, or a .toml file (w4m4)",
     )
-    group.add_argument("--weights", type=int, metavar="BITS", help="2 to 8, or 32 to keep float weights (4)")
+    group.add_argument("--weights", type=float, metavar="BITS", help="2 to 8, or 32: float weights (4)")
     group.add_argument("--membrane", type=float, metavar="BITS", help="average bits of a state, 2 to 8 (4)")
     group.add_argument("--coupling", choices=COUPLINGS, help="where a state's scale comes from (bridge)")
     group.add_argument("--allocation", choices=ALLOCATIONS, help="how bits are given to channels (fit)")

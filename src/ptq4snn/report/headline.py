@@ -22,7 +22,7 @@ class Card:
 def title(summary: Summary) -> str:
     """4-bit weights, 4-bit membrane states."""
     recipe = summary["recipe"]
-    weights = "float weights" if recipe["weights"] is None else f"{recipe['weights']}-bit weights"
+    weights = "float weights" if recipe["weights"] is None else f"{recipe['weights']:g}-bit weights"
     states = "32-bit" if recipe["coupling"] == "none" else f"{recipe['membrane']:g}-bit"
     return f"{weights.capitalize()}, {states} membrane states"
 

@@ -4,7 +4,9 @@
     U = upper Cholesky factor of (H + damp I)^-1
     e_j = (w_j - q_j) / U_jj,   w_k <- w_k - e_j U_jk for k > j,   loss = 1/2 sum e_j^2 = |dW x|^2 / n
 
-Sparse spikes leave columns that are always 0: they keep the nearest integer and are counted.
+Columns are taken in the order of H_jj, the largest first: what matters most is rounded while all the others
+can still make up for it. Sparse spikes leave columns that are always 0: they keep the nearest integer and are
+counted.
 """
 
 from __future__ import annotations
@@ -97,25 +99,34 @@ class Solution:
 
 @dataclass(frozen=True)
 class Inverse:
-    """What of a Hessian H [groups, K, K] is needed to round; `factor` is None where it cannot be inverted."""
+    """What of a Hessian H [groups, K, K] is needed to round, its columns in the order they are rounded in;
+    `factor` is None where it cannot be inverted."""
 
     factor: Tensor | None  # U [groups, K, K]
     dead: Tensor  # [groups, K] columns that no input reached
+    order: Tensor  # [groups, K] which column comes when
 
     @classmethod
     def of(cls, hessian: Tensor, percdamp: float = PERCDAMP) -> Inverse:
         h = hessian.double()
+        order = h.diagonal(dim1=1, dim2=2).sort(dim=1, descending=True, stable=True).indices
+        h = h.gather(1, order[:, :, None].expand_as(h)).gather(2, order[:, None].expand_as(h))
         diagonal = h.diagonal(dim1=1, dim2=2)
         dead = diagonal == 0
         live = (~dead).sum(1).clamp_min(1)
         level = (diagonal.sum(1) / live).clamp_min(torch.finfo(torch.float64).tiny)
         h = h + torch.diag_embed(dead * level[:, None])
-        return cls(_inverse_factor(h, level, percdamp), dead)
+        return cls(_inverse_factor(h, level, percdamp), dead, order)
 
     def rows(self, weight: Tensor) -> Tensor:
-        """Weight [C, ...] as [groups, rows, K]."""
+        """Weight [C, ...] as [groups, rows, K], its columns in their order."""
         groups, size = self.dead.shape
-        return weight.double().reshape(groups, -1, size)
+        rows = weight.double().reshape(groups, -1, size)
+        return rows.gather(2, self.order[:, None].expand_as(rows))
+
+    def like(self, rows: Tensor, weight: Tensor) -> Tensor:
+        """The inverse of `rows`: columns [groups, rows, K] back in their places, in the weight's shape."""
+        return torch.empty_like(rows).scatter_(2, self.order[:, None].expand_as(rows), rows).view_as(weight)
 
 
 def solve(
@@ -132,8 +143,7 @@ def solve(
     scales = q.scales.to(w).reshape(len(w), -1)
     integers, errors = _descend(w, scales, q.bits, inverse.factor, blocksize)
     keep = inverse.dead[:, None].expand_as(integers)
-    nearest = q.integers.to(w).reshape(integers.shape)
-    integers = torch.where(keep, nearest, integers).reshape(weight.shape)
+    integers = inverse.like(torch.where(keep, inverse.rows(q.integers), integers), weight)
     loss = errors.masked_fill(keep, 0).square().sum(2).reshape(-1) / 2
     return Solution(integers.to(q.integers), loss.to(q.scales), count)
 

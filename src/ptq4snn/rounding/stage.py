@@ -50,7 +50,7 @@ def dead_columns(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mappin
 
 def _identity(lattice: Lattice, recipe: Recipe) -> str:
     """The hash of what the integers depend on, for one prepared model."""
-    how = [recipe.weight_scales] if recipe.rounding == "gptq" else [recipe.iterations, recipe.seed]
+    how = [recipe.by_moments] if recipe.rounding == "gptq" else [recipe.iterations, recipe.seed]
     settings = [recipe.rounding, *how]
     widths = {n: p.weight.bits for n, p in lattice.projections.items()}
     return digest(settings, widths, [p.weight.scales for p in lattice.projections.values()])
@@ -78,7 +78,7 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
 
 def _rounder(network: Network, recipe: Recipe) -> Callable[[tuple[str, ...]], Rounded]:
     if recipe.rounding == "gptq":
-        return partial(gptq.round_unit, network, by_moments=recipe.weight_scales == "moments")
+        return partial(gptq.round_unit, network, by_moments=recipe.by_moments)
     return Reconstruction(network, recipe.iterations, recipe.seed).round_unit
 
 

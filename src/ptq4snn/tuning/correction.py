@@ -20,7 +20,7 @@ from ptq4snn.tuning.judging import plan_levels
 
 __all__ = ["corrected_biases", "corrected_threshold"]
 
-MOVES = tuple(i / 100 for i in (0, -1, 1, -2, 2, -4, 4, -6, 6, -9, 9, -12, 12))  # of a threshold
+MOVES = (0, 1, 2, 3, 4, 6, 8, 11, 14, 18, 23, 29)  # hundredths of a threshold, to both sides
 
 
 class Mean:
@@ -74,7 +74,7 @@ def corrected_threshold(assembly: Assembly, plan: NeuronPlan, trace: Trace) -> T
     n = assembly.lattice.neurons[plan.name]
     step = torch.tensor(plan.scales, dtype=torch.float64)
     levels = plan_levels(plan)
-    moved = [n.theta * (1 + m) for m in MOVES]
+    moved = [n.theta * (1 + side * m / 100) for m in MOVES for side in (-1, 1)]
     trained = assembly.dynamics(n).theta  # one measure for all, or a higher threshold alone would cost less
     costs = torch.stack(
         [replay_cost(assembly.dynamics(n, theta), trace, step, levels, trained) for theta in moved]

@@ -11,7 +11,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared
 from ptq4snn.tuning.correction import corrected_threshold
-from ptq4snn.tuning.tuning_traces import float_traces, quantized_trace
+from ptq4snn.tuning.tuning_traces import quantized_trace
 
 __all__ = ["tune_states"]
 
@@ -19,23 +19,45 @@ __all__ = ["tune_states"]
 def tune_states(
     prepared: Prepared, assembly: Assembly, model: QuantizedModel, bits: Mapping[str, Tensor]
 ) -> Plan:
-    """The plan for `bits` with every neuron's scale (and threshold) chosen on the currents that reach it.
+    """The plan for `bits` with every neuron's scale chosen on the currents that reach it, and its threshold.
 
-    With `sequential` these are the currents of the quantized network, else those of the float one.
+    With `sequential` these are the currents of the quantized network, else those of the float one. Thresholds
+    make up for what the weights lost, so they always see the currents of the quantized network.
     """
-    recipe = assembly.recipe
-    names = [n for n in assembly.lattice.neurons if assembly.in_budget(n) and assembly.bridged(n)]
+    scaled, moved = _scaled(assembly), _moved(assembly)
     plan = assembly.plan(bits)
-    if not ((recipe.sequential and assembly.traces) or recipe.correction == "threshold"):
+    names = [n for n in assembly.lattice.neurons if n in scaled or n in moved]
+    if not names:
         return plan
     model.use(plan)
     for name in prepared.progress.track(names, len(names), "tuning states"):
-        if recipe.sequential and assembly.traces:
-            assembly.retrace(name, quantized_trace(prepared, model, name))
+        trace = quantized_trace(prepared, model, name)
+        if name in scaled:
+            assembly.retrace(name, trace)
             plan = assembly.plan(bits)
-        if recipe.correction == "threshold" and plan.neurons[name].emits == "spikes":
-            trace = assembly.traces.get(name) or float_traces(prepared)[name]
+        if name in moved:
             assembly.thresholds[name] = corrected_threshold(assembly, plan.neurons[name], trace)
             plan = assembly.plan(bits)
         model.use(plan)
     return plan
+
+
+def _scaled(assembly: Assembly) -> set[str]:
+    """Neurons whose scale is chosen behind what is quantized already."""
+    if not (assembly.recipe.sequential and assembly.traces):
+        return set()
+    return {n for n in assembly.lattice.neurons if assembly.in_budget(n) and assembly.bridged(n)}
+
+
+def _moved(assembly: Assembly) -> set[str]:
+    """Neurons whose threshold may move: those that fire, also where the state keeps all its bits."""
+    if assembly.recipe.corrects != "threshold":
+        return set()
+    return {name for name in assembly.lattice.neurons if _may_move(assembly, name)}
+
+
+def _may_move(assembly: Assembly, name: str) -> bool:
+    n, spec = assembly.lattice.neurons[name], assembly.folded.specs[name]
+    fires = n.info.carries_state and spec.emits == "spikes" and bool((n.theta > 0).all())
+    free = not assembly.protected(name) and assembly.coupling(name) in ("bridge", "none")
+    return fires and free
