@@ -49,6 +49,7 @@ def of_run(report: Report, payload: Payload) -> list[Section]:
     """All that a report has to show; the accuracy comes first."""
     found = [
         accuracy(report),
+        figure("frontier", report, payload),
         figure("memory", report, payload),
         layers(report),
         channels(report, payload),
