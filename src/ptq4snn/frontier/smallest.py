@@ -1,8 +1,9 @@
 """The smallest point that passes a test, with few tests: what is wider in every respect does no worse.
 
-Tested first is the widest: where it fails, all do. Then, of the points that may still be the answer, the one
-that leaves the fewest whatever it shows: passing leaves those that are smaller, failing takes away those that
-are no wider in any respect. Where the test is monotone the answer is that of trying all.
+Of the points that may still be the answer the one is tested that leaves the fewest whatever it shows: passing
+leaves those that are smaller, failing takes away those that are no wider in any respect. Where the test is
+monotone the answer is that of trying all. Where it is noisy, it ends with nothing only after several wide
+points have failed, and as few points are tested, few can pass by luck.
 """
 
 from __future__ import annotations
@@ -31,16 +32,12 @@ def smallest(points: Sequence[P], passes: Callable[[P], bool]) -> P | None:
     left = sorted(points, key=lambda p: (p.bytes, [-w for w in p.widths]))
     best: P | None = None
     while left:
-        point = left[_next(left)] if best is not None or len(left) < len(points) else _widest(left)
+        point = left[_next(left)]
         if passes(point):
             best, left = point, left[: left.index(point)]
         else:
             left = [p for p in left if not _no_wider(p, point)]
     return best
-
-
-def _widest(points: Sequence[P]) -> P:
-    return max(points, key=lambda p: (sum(_no_wider(other, p) for other in points), p.bytes))
 
 
 def _next(left: Sequence[P]) -> int:
