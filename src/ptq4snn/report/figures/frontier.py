@@ -9,12 +9,11 @@ from typing import Any, Literal
 from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.figures.common import rounded
 from ptq4snn.report.panel import Panel, Row, Spec, axis_of_bytes, channel, colours
-from ptq4snn.report.text import table
 from ptq4snn.report.units import size
 from ptq4snn.schema.figure_types import FrontierData, FrontierRow
 from ptq4snn.schema.report_types import Report
 
-__all__ = ["FIGURE", "Asked", "Tried", "cells", "data", "panels", "sentence", "text"]
+__all__ = ["FIGURE", "Asked", "Tried", "cells", "data", "panels", "sentence"]
 
 VERDICTS = {"kept": "after", "not kept": "before"}
 TITLES = ["tried", "size", "%", "95 % interval", "verdict"]
@@ -147,12 +146,6 @@ def cells(r: FrontierRow) -> list[str]:
     return [r["name"], size(r["bytes"]), f"{r['quality']:.2f}", interval, verdict]
 
 
-def text(data: FrontierData) -> list[str]:
-    """A table, the smallest first."""
-    ordered = sorted(data["rows"], key=lambda r: r["bytes"])
-    return [sentence(data), "", *table(TITLES, [cells(r) for r in ordered], left=1)]
-
-
 def absent(report: Report) -> str:
     return "its widths were given, not looked for; quantize with --agreement or --max-drop"
 
@@ -161,7 +154,6 @@ FIGURE = Figure(
     "frontier",
     "size against accuracy or agreement of all that a search for a goal tried",
     panels,
-    text=text,
     heading=Heading(
         "frontier",
         "Frontier",
