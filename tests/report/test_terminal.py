@@ -174,7 +174,7 @@ def test_what_was_not_measured_is_left_out() -> None:
     found = text(known)
     for word in ("agreement", "flips %", "firing rate", "nan", "None"):
         assert word not in found
-    assert "14 of 20 layers, those with most states" in found
+    assert "13 of 20 layers, those with most states" in found
     assert "stage2.7.lif" not in found and "stage1.0.lif" in found
 
 

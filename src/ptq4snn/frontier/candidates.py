@@ -49,7 +49,8 @@ class Candidate:
         """W4 M2.5 first 8, with what was narrowed."""
         r = self.recipe
         first = f" first {r.first_membrane}" if self.first else ""
-        less = f", {self.narrower} layers W{_below(r.weights)}" if self.narrower else ""
+        layers = "1 layer" if self.narrower == 1 else f"{self.narrower} layers"
+        less = f", {layers} W{_below(r.weights)}" if self.narrower else ""
         return f"W{r.weights} M{r.membrane:g}{first}{less}"
 
 

@@ -32,7 +32,7 @@ def screen(report: Report, everything: bool = False, marks: Marks = ASCII, width
     """Recipe, totals, bits by stage, layers, notes; `everything`: all layers and stages."""
     summary, neurons = report.get("summary") or {}, report.get("neurons") or []
     frontier_lines = _frontier(report, everything)
-    layers = len(neurons) if everything else LAYERS - len(frontier_lines[: LAYERS - 4])
+    layers = len(neurons) if everything else LAYERS - (len(frontier_lines) + 1 if frontier_lines else 0)
     parts = [
         _headline(summary, width),
         [*_accuracy(report, marks), *_totals(summary, marks), *_neurobench(summary, marks)],
