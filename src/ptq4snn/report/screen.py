@@ -12,7 +12,7 @@ from itertools import pairwise, zip_longest
 from ptq4snn.report import digest
 from ptq4snn.report.figures import frontier
 from ptq4snn.report.text import ASCII, GAP, Marks, aligned, bar, number, printable, shortened, sparkline
-from ptq4snn.report.units import significant, size, smaller
+from ptq4snn.report.units import many, size, smaller
 from ptq4snn.schema.report_types import BeforeAfter, Counts, Neuron, Report, StateWords, Summary
 
 __all__ = ["WIDTH", "Line", "screen"]
@@ -165,10 +165,10 @@ def _neurobench(s: Summary, marks: Marks) -> Iterator[Line]:
     if (found := s.get("neurobench")) is None:  # of an older version
         return
     b, a = found["before"], found["after"]
-    acs = f"{significant(b['effective_acs'])} {marks.arrow} {significant(a['effective_acs'])} ACs"
-    macs = f"{significant(a['effective_macs'])} MACs of {significant(a['dense'])} dense"
-    zeros = (number(a[k], "{:.3f}", missing="-") for k in ("activation_sparsity", "connection_sparsity"))
-    rest = "  sparsity {} of spikes, {} of weights".format(*zeros)
+    acs = f"{many(b['effective_acs'])} {marks.arrow} {many(a['effective_acs'])} ACs"
+    macs = f"{many(a['effective_macs'])} MACs of {many(a['dense'])}"
+    zeros = (number(a[k], "{:.1f}", 100, "-") for k in ("activation_sparsity", "connection_sparsity"))
+    rest = "; zero {} % spikes, {} % weights".format(*zeros)
     yield _labelled("NeuroBench", f"{acs}, {macs}", rest=rest)
 
 
@@ -182,7 +182,7 @@ def _frontier(report: Report, everything: bool) -> list[Line]:
     first = 0 if everything else max(0, min(place - TRIED // 2, len(rows) - TRIED))
     shown = rows if everything else rows[first : first + TRIED]
     head, *body = aligned([frontier.TITLES, *map(frontier.cells, shown)], 1)
-    lines: list[Line] = [[(frontier.sentence(found), "dim")], [(GAP.join(head), "dim")]]
+    lines: list[Line] = [[(frontier.heading(found), "dim")], [(GAP.join(head), "dim")]]
     lines += [[(GAP.join(b), "bold" if r["chosen"] else "")] for b, r in zip(body, shown, strict=True)]
     if len(shown) < len(rows):
         lines.append([(f"{len(shown)} of {len(rows)}; `ptq4snn summary --all` shows all", "dim")])

@@ -13,7 +13,7 @@ from ptq4snn.report.units import size
 from ptq4snn.schema.figure_types import FrontierData, FrontierRow
 from ptq4snn.schema.report_types import Report
 
-__all__ = ["FIGURE", "Asked", "Tried", "cells", "data", "panels", "sentence"]
+__all__ = ["FIGURE", "Asked", "Tried", "cells", "data", "heading", "panels", "sentence"]
 
 VERDICTS = {"kept": "after", "not kept": "before"}
 TITLES = ["tried", "size", "%", "95 % interval", "verdict"]
@@ -61,6 +61,12 @@ def data(asked: Asked, tried: Sequence[Tried]) -> FrontierData:
         }
     )  # fmt: skip
     return made
+
+
+def heading(data: FrontierData) -> str:
+    """The same in a few words."""
+    limit = f"{data['measure']} of {data['limit']:.4g} %"
+    return f"smallest with {limit} on {data['samples']:,} samples, {len(data['rows'])} tried"
 
 
 def sentence(data: FrontierData) -> str:
