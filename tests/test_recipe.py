@@ -170,7 +170,7 @@ def test_goals(tmp_path: Path, words: str, field: str, value: float) -> None:
     assert getattr(found, field) == value and found.has_goal and not Recipe().has_goal
     assert Recipe.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     (tmp_path / "r.toml").write_text(f"{field} = {value}\n")
-    assert Recipe.parse(tmp_path / "r.toml") == Recipe(**{field: value})
+    assert Recipe.parse(tmp_path / "r.toml") == Recipe.from_dict({field: value})
     assert found.replace(**{field: None}) == Recipe.parse(words.rpartition("+")[0] or "w4m4")
 
 

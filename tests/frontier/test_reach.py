@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 from frontier.nets import labels, samples, tiny
-from torch import Tensor
+from torch import Tensor, nn
 
 import ptq4snn
+from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, GoalNotReached, RecipeError
 from ptq4snn.frontier import candidates, reach
 from ptq4snn.frontier.candidates import Catalog
@@ -165,6 +166,40 @@ def test_a_goal_that_nothing_keeps() -> None:
         ptq4snn.quantize(net, (x, labels(net, x)), f"{FAST}+max-drop-0")
 
 
+class OneStep(nn.Module):
+    """One step a call; returns an output without a class axis of its own, as a map would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = tiny()
+        self.maps = nn.Linear(10, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = self.net
+        y = n.lif3(n.c(n.lif2(n.b(n.lif1(n.a(x)[None])))))
+        return self.maps(n.head(y[0])).unflatten(1, (3, 2, 2))
+
+
+def test_maps_of_a_net_that_takes_one_step_a_call(tmp_path: Path) -> None:
+    """Agreement is that of the pixels; after all is stored the model is loaded with its loop."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net, x = OneStep().eval(), samples(80)
+    recipe = f"{FAST}+agreement-60"
+    made = [ptq4snn.quantize(net, x, recipe, steps=4, work=tmp_path) for _ in range(2)]
+    data = made[0].report["figures"]["frontier"]
+    assert data == made[1].report["figures"]["frontier"] and data["samples"] == 40
+    assert torch.equal(made[0].sequence(x), made[1].sequence(x)) and made[1].one_step
+    judges = torch.cat([b.unpack() for b in deal(x, Recipe(agreement=60), 0).judging])
+    reset_neurons(net)
+    expected = torch.stack([net(judges) for _ in range(4)]).sum(0).argmax(1)
+    same = made[1].sequence(judges).sum(0).argmax(1) == expected  # [T, n, classes, 2, 2]
+    (chosen,) = [r for r in data["rows"] if r["chosen"]]
+    assert chosen["quality"] == pytest.approx(100 * float(same.double().mean()), rel=1e-5)
+    with pytest.raises(DataError, match=r"outputs have shape \[40, 3, 2, 2\]: ask for an agreement"):
+        ptq4snn.quantize(net, (x, torch.zeros(80).long()), f"{FAST}+max-drop-5", steps=4)
+
+
 def test_labels_decide_where_a_drop_is_asked_for() -> None:
     net, x = tiny(), samples()
     y = labels(net, x)
@@ -172,7 +207,9 @@ def test_labels_decide_where_a_drop_is_asked_for() -> None:
     data = q.report["figures"]["frontier"]
     judges = deal((x, y), Recipe(max_drop=12), 0)
     right = net(torch.cat([b.unpack() for b in judges.judging])).argmax(1) == judges.labels
-    assert data["float"] == pytest.approx(100 * float(right.double().mean()), rel=1e-5)
+    assert data["float"] is not None and data["float"] == pytest.approx(
+        100 * float(right.double().mean()), rel=1e-5
+    )
     assert data["limit"] == pytest.approx(data["float"] - 12, rel=1e-5) and data["measure"] == "accuracy"
     assert all(r["kept"] == (r["quality"] >= data["limit"] - 1e-4) for r in data["rows"])
     with pytest.raises(DataError, match="needs samples with labels"):

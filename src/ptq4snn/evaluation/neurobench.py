@@ -59,7 +59,7 @@ class SynapticMeter:
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer, self.axis = layer, channel_axis(layer)
-        self.weight: Tensor = layer.weight.detach()  # type: ignore[assignment, operator]
+        self.weight: Tensor = layer.weight.detach()  # type: ignore[operator]
         self.macs = self.acs = self.dense = 0.0
         self.fans: dict[tuple[int, ...], tuple[Tensor, float]] = {}
 
