@@ -71,7 +71,14 @@ class Search:
             raise GoalNotReached(self._refusal())
         smallest([*self.catalog.narrowed(best)], self.keeps)
         kept = [(done, i) for i, (done, quality) in enumerate(self.tried) if quality.kept]
-        return min(kept, key=lambda k: (k[0].bytes, k[0].candidate.bytes, k[1]))[0]
+        chosen = min(kept, key=lambda k: (k[0].bytes, k[0].candidate.bytes, k[1]))[0]
+        low = self.goal.quality(chosen.outcome, self.judge.right).low
+        note(
+            self.catalog.prepared.progress,
+            f"taken: {chosen.candidate.name}, {size(chosen.bytes)}; on {self.judge.dealt.judges} samples its "
+            f"{self.goal.measure} may be as low as {low:.2f} %, more samples tell more",
+        )
+        return chosen
 
     def keeps(self, candidate: Candidate) -> bool:
         done = self.finished.get(candidate) or self._make(candidate)
