@@ -87,7 +87,7 @@ def test_charts_have_names_for_screen_readers(visit: Visit) -> None:
     assert len(charts) == 20 and all(len(name) > 30 for name in charts)
     assert any("Score ranking. Channels from the highest score" in name for name in charts)
     assert names("main") and names("navigation") == ["Contents"] and names("banner") and names("contentinfo")
-    assert len(names("figure")) == 19 + 2
+    assert len(names("figure")) == 20 + 2
     assert all(names("button")) and all(names("combobox")) and all(names("img") or [1])
 
 
