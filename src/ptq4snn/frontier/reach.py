@@ -20,7 +20,7 @@ from ptq4snn.frontier.candidates import Candidate, Catalog
 from ptq4snn.frontier.dealing import deal
 from ptq4snn.frontier.finished import Finished, Kept, identity
 from ptq4snn.frontier.goal import Goal, Quality
-from ptq4snn.frontier.judging import Judge
+from ptq4snn.frontier.judge import Judge
 from ptq4snn.frontier.smallest import smallest
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.pipeline import prepare, run
