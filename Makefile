@@ -24,6 +24,9 @@ export PTQ4SNN_NIRTORCH := $(CURDIR)/$(NIRTORCH)
 # readers of QONNX
 QONNX  := .fw/qonnx
 export PTQ4SNN_QONNX := $(CURDIR)/$(QONNX)
+# what the report's counts are checked against
+NEUROBENCH := .fw/neurobench
+export PTQ4SNN_NEUROBENCH := $(CURDIR)/$(NEUROBENCH)
 export PTQ4SNN_NORSE := $(CURDIR)/$(NORSE)
 export PTQ4SNN_ROCKPOOL := $(CURDIR)/$(ROCKPOOL)
 export PTQ4SNN_SINABS := $(CURDIR)/$(SINABS)
@@ -90,6 +93,7 @@ $(VENV)/.frameworks: $(VENV)/.dev
 	$(PIP) --no-deps --target $(SINABS) sinabs pbr
 	$(PIP) --no-deps --target $(ROCKPOOL) rockpool nirtorch==2.0.5 scipy
 	$(PIP) --no-deps --target $(NIRTORCH) nirtorch==2.6
+	$(PIP) --no-deps --target $(NEUROBENCH) neurobench
 	$(PIP) --no-deps --target .fw/build setuptools-scm vcs-versioning
 	PYTHONPATH=$(CURDIR)/.fw/build $(PIP) --no-deps --no-build-isolation --target $(NORSE) norse
 	$(PIP) --no-deps --target $(SJ14) spikingjelly==0.0.0.0.14

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import ptq4snn
 from ptq4snn import progress
 from ptq4snn.experiments.compare import compare
-from ptq4snn.progress import RichProgress, Silent, chosen, for_terminal
+from ptq4snn.progress import Lines, RichProgress, Silent, chosen, for_terminal, note
 
 
 def test_silent_when_piped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +38,17 @@ def test_nested_and_interrupted_bars() -> None:
         for _ in bars.track(range(9), 9, "interrupted"):
             raise KeyboardInterrupt
     assert list(bars.track([5], 1, "again")) == [5]
+
+
+def test_notes_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    """As lines, above bars, or not at all; an object of the user's need not know them."""
+    for found in (Lines(), RichProgress()):
+        for _ in found.track([1], 1, "work"):
+            note(found, "step [1]: kept")
+        assert "step [1]: kept" in capsys.readouterr().err
+    note(Silent(), "nothing")
+    note(Told(), "nothing")
+    assert capsys.readouterr() == ("", "")
 
 
 class Told:

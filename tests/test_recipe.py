@@ -108,6 +108,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"widths": [2, 5], "allocation": "benefit"}, "every value of widths must be one of 2, 3, 4, 8"),
     ({"widths": [], "allocation": "benefit"}, "widths must be a list of numbers"),
     ({"widths": [4, 8], "allocation": "benefit", "membrane": 3}, "3 bits cannot be met with widths (4, 8)"),
+    ({"agreement": 100.5}, "agreement must be a number from 1 to 100, not 100.5"),
+    ({"agreement": 0.97}, "agreement must be a number from 1 to 100, not 0.97"),
+    ({"max_drop": -1}, "max_drop must be a number from 0 to 100, not -1"),
+    ({"max_drop": True}, "max_drop must be"),
+    ({"max_drop": 1, "agreement": 90}, "were both given: a search has one goal"),
+    ({"max_drop": 1, "coupling": "none"}, "look for integer weights and states"),
+    ({"agreement": 90, "weights": None}, "look for integer weights and states"),
+    ({"agreement": 90, "arithmetic": "float"}, "look for integer weights and states"),
     ({"overrides": [1]}, "overrides must map name patterns"),
     (
         {"overrides": {"layer3.*": {"membrain": 8}}},
@@ -146,6 +154,30 @@ def test_every_option_sets_what_it_says(word: str) -> None:
     paper = Recipe.parse("paper+uniform+replay")
     found = Recipe.parse(f"paper+uniform+replay+{word}")
     assert found == paper.replace(**OPTIONS[word]) != paper
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        ("agreement-97", "agreement", 97.0),
+        ("fast+Max-Drop-0.5", "max_drop", 0.5),
+        ("paper+w4m4+agreement-99.25", "agreement", 99.25),
+    ],
+)
+def test_goals(tmp_path: Path, words: str, field: str, value: float) -> None:
+    """In words, as a field, in TOML, in JSON."""
+    found = Recipe.parse(words)
+    assert getattr(found, field) == value and found.has_goal and not Recipe().has_goal
+    assert Recipe.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    (tmp_path / "r.toml").write_text(f"{field} = {value}\n")
+    assert Recipe.parse(tmp_path / "r.toml") == Recipe.from_dict({field: value})
+    assert found.replace(**{field: None}) == Recipe.parse(words.rpartition("+")[0] or "w4m4")
+
+
+@pytest.mark.parametrize("text", ["agreement", "agreement-", "agreement-x", "max-drop--1", "max-drop0.5"])
+def test_goals_without_a_number_are_no_words(text: str) -> None:
+    with pytest.raises(RecipeError, match="is not a recipe"):
+        Recipe.parse(text)
 
 
 def test_no_two_fields_share_a_word() -> None:

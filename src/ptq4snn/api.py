@@ -17,6 +17,7 @@ from ptq4snn.discovery.model_digest import weights_digest
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.errors import RecipeError, UnsupportedModel
 from ptq4snn.evaluation.metrics import evaluate
+from ptq4snn.frontier.reach import Conditions, reach
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.saving import load_model
 from ptq4snn.numerics.device import no_autocast
@@ -64,13 +65,15 @@ def quantize(
     """Quantize the weights and membrane states of a trained spiking network.
 
     samples: a tensor, a DataLoader or any iterable of input batches, without labels; of (x, y) batches x.
+        With max_drop the labels y count, and with either goal half of the samples judge, half calibrate.
     recipe: a preset ("w4m4"), a TOML file, a mapping or a Recipe; `changes` replace single fields of it.
     batch_axis: axis of the samples in a batch, 1 for time-first tensors [T, B, ...].
     steps, loop: for a net whose forward is one time step. loop(net, x) runs the whole sequence, as your own
         code does, and calls the net once a step; steps=T stands for T calls on the same input, or with
         batch_axis=1 on the frames of x[T, B, ...]. What comes back takes one step a call, like the net.
     progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
-    work: a folder that keeps finished blocks of the weights' rounding, from which a killed run goes on.
+    work: a folder that keeps finished blocks of the weights' rounding, and finished candidates of a search
+        for a goal (recipe max_drop or agreement), from which a killed run goes on.
     The model given is not changed.
     """
     if isinstance(model, QuantizedModel):
@@ -86,8 +89,12 @@ def quantize(
     settings = settings.replace(**changes) if changes else settings
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
         model = model if loop is None else looped(model, loop)
-        prepared = prepare(model, samples, settings, batch_axis, device, chosen(progress))
-        q = run(prepared.with_work(work), settings)
+        if settings.has_goal:
+            folder = None if work is None else Path(work)
+            q = reach(model, samples, settings, Conditions(batch_axis, device, chosen(progress), folder))
+        else:
+            prepared = prepare(model, samples, settings, batch_axis, device, chosen(progress))
+            q = run(prepared.with_work(work), settings)
         q.one_step = loop is not None
     q.source = weights_digest(model)
     return q

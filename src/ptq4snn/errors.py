@@ -8,6 +8,7 @@ __all__ = [
     "DataError",
     "ExactnessError",
     "FoldingError",
+    "GoalNotReached",
     "MissingExtra",
     "OutputError",
     "PTQ4SNNError",
@@ -53,6 +54,10 @@ class FoldingError(PTQ4SNNError):
 
 class ExactnessError(PTQ4SNNError):
     """Integer program and simulation disagree: a fault of this library, not of the user."""
+
+
+class GoalNotReached(PTQ4SNNError):
+    """Not even the widest model keeps the accuracy or agreement that was asked for; nothing is made."""
 
 
 class OutputError(PTQ4SNNError):

@@ -16,6 +16,7 @@ from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.joint import JOINT, joint_scales
 from ptq4snn.bridge.joint_streams import joint_stream_scales
 from ptq4snn.bridge.lattice import Lattice
+from ptq4snn.errors import RecipeError
 from ptq4snn.evaluation.report import make_report
 from ptq4snn.freezing import build_model, freeze
 from ptq4snn.modules.quantized import QuantizedModel
@@ -39,6 +40,8 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     widths pay, every way is gone and the one nearest to the float model is kept.
     """
     check_overrides(prepared, recipe)
+    if recipe.has_goal:
+        raise RecipeError("max_drop and agreement are goals of `quantize`: give widths here")
     recipe = with_weight_widths(prepared, recipe)
     results = []
     for scaled, given in scalings(prepared, recipe):  # s_w,c; a joint search brings the b_c it was made under

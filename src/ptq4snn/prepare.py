@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -105,7 +105,7 @@ class Prepared:
             yield batch.unpack()
 
 
-def logits(model: nn.Module, batches: Sequence[Tensor], readout: Readout) -> Iterator[Tensor]:
+def logits(model: nn.Module, batches: Iterable[Tensor], readout: Readout) -> Iterator[Tensor]:
     run = fastest(model)
     for x in batches:
         reset_neurons(model)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.extras import is_there
 
-__all__ = ["Progress", "RichProgress", "Silent", "chosen", "for_terminal"]
+__all__ = ["Lines", "Progress", "RichProgress", "Silent", "chosen", "for_terminal", "note"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,20 @@ class Silent:
         yield from iterable
 
 
+class Lines(Silent):
+    """Silent, but for what is worth a line of its own."""
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def note(progress: Progress, text: str) -> None:
+    """A line that stays, where the progress has a method `note`; objects of users need none."""
+    shown = getattr(progress, "note", None)
+    if shown is not None:
+        shown(text)
+
+
 class RichProgress:
     """One bar on stderr per tracked iteration; it disappears when the iteration ends.
 
@@ -43,6 +57,9 @@ class RichProgress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._bars = Bars(*columns, console=Console(stderr=True), transient=True)
         self._open = 0
+
+    def note(self, text: str) -> None:
+        self._bars.console.print(text, markup=False, highlight=False)
 
     def track(self, iterable: Iterable[T], total: int | None, description: str) -> Iterator[T]:
         if self._open == 0:

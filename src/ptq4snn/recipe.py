@@ -87,6 +87,9 @@ class Recipe:
     percentile: channels above this percentile of the score get 8 bits; None searches percentile_grid.
     beta_grid, percentile_grid: what the search tries.
     seed: of everything drawn at random.
+    max_drop, agreement: a goal, at most one of them: instead of giving weights, membrane and first_membrane
+        (then the widest that is tried), look for the smallest model that loses at most max_drop points of
+        accuracy (samples with labels), or decides like the float model on agreement per cent of them.
     overrides: name pattern -> any of weights, membrane, coupling, exclude; later patterns win.
     """
 
@@ -122,12 +125,15 @@ class Recipe:
     beta_grid: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     percentile_grid: tuple[float, ...] = (96.0, 97.0, 98.0, 99.0)
     seed: int = 0
+    max_drop: float | None = None
+    agreement: float | None = None
     overrides: Mapping[str, Override] = field(default_factory=Overrides)
 
     def __post_init__(self) -> None:
         self._check_choices()
         self._check_bits()
         self._check_protocol()
+        self._check_goal()
         self._set("overrides", Overrides.of(self.overrides))
         if self.weights is None:  # there are no integers to add up
             self._set("arithmetic", "float")
@@ -209,6 +215,23 @@ class Recipe:
             self._set("percentile", number("percentile", self.percentile, 0, 100))
         self._set("beta_grid", numbers("beta_grid", self.beta_grid, 0, 1))
         self._set("percentile_grid", numbers("percentile_grid", self.percentile_grid, 0, 100))
+
+    def _check_goal(self) -> None:
+        for name, low in (("max_drop", 0), ("agreement", 1)):
+            if (value := getattr(self, name)) is not None:
+                self._set(name, number(name, value, low, 100))
+        if self.max_drop is not None and self.agreement is not None:
+            raise RecipeError("max_drop and agreement were both given: a search has one goal, give one")
+        if self.has_goal and (self.coupling == "none" or self.weights is None or self.arithmetic == "float"):
+            raise RecipeError(
+                "max_drop and agreement look for integer weights and states: leave away w32, m32 (coupling "
+                '"none") and arithmetic "float"'
+            )
+
+    @property
+    def has_goal(self) -> bool:
+        """Whether widths are to be found, not given."""
+        return self.max_drop is not None or self.agreement is not None
 
     @property
     def narrow(self) -> bool:

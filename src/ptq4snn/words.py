@@ -5,6 +5,7 @@ bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, 
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
 options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, moments
+goals     agreement-97, max-drop-0.5: the smallest model that keeps it; bits are found then
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "moments": {"weight_scales": "moments"},
 }
 BITS = re.compile(r"w(32|[2-8](?:\.\d+)?)m(32|[2-8](?:\.\d+)?)")
+GOAL = re.compile(r"(agreement|max-drop)-(\d+(?:\.\d+)?)")
 FLOAT_BITS = 32
 
 
@@ -89,6 +91,9 @@ def meaning(word: str) -> dict[str, Any]:
         weights, membrane = (float(b) if "." in b else int(b) for b in bits.groups())
         states = {"coupling": "none"} if membrane == FLOAT_BITS else {}
         return {"weights": weights, "membrane": membrane, **states}
+    goal = GOAL.fullmatch(word)
+    if goal is not None:
+        return {goal[1].replace("-", "_"): float(goal[2])}
     named = PRESETS | OPTIONS
     if word in named:
         return named[word]

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from ptq4snn.errors import DataError
+from ptq4snn.errors import DataError, GoalNotReached
+from ptq4snn.progress import Lines
 from ptq4snn.recipe import Recipe
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -128,6 +129,13 @@ def test_json_is_all_there_is_on_stdout(api: Any, cli: Cli) -> None:
         (["--out", "no/model.ptq"], "there is no folder no"),
         (["--device", "abacus"], "--device abacus cannot be used here"),
         (["--weights", "32", "--out", "m.ptq"], "cannot be saved"),
+        (["--agreement", "101"], "agreement must be a number from 1 to 100"),
+        (["--agreement", "much"], "invalid float value"),
+        (["--max-drop", "-1"], "max_drop must be a number from 0 to 100"),
+        (["--max-drop", "1", "--agreement", "90"], "a search has one goal"),
+        (["--agreement", "90", "--weights", "4"], "--weights is what a goal"),
+        (["--recipe", "max-drop-1", "--membrane", "4"], "--membrane is what a goal"),
+        (["--agreement", "90", "--recipe", "w4m32"], "look for integer weights and states"),
     ],
 )
 def test_bad_input_is_one_sentence_and_code_2(
@@ -138,6 +146,21 @@ def test_bad_input_is_one_sentence_and_code_2(
     assert (code, out) == (2, "")
     assert message in one_sentence(err)
     assert api.quantize == {} and [n for n in left_over(tmp_path) if n != "__pycache__"] == before
+
+
+def test_goals_reach_the_recipe(api: Any, cli: Cli) -> None:
+    assert cli("quantize", "--agreement", "97", "--work", "kept")[0] == 0
+    assert api.quantize["recipe"] == Recipe(agreement=97) and api.quantize["work"] == "kept"
+    assert isinstance(api.quantize["progress"], Lines), "steps are shown where there are no bars, too"
+    assert cli("quantize", "--recipe", "fast", "--max-drop", "0.5")[0] == 0
+    assert api.quantize["recipe"] == Recipe(max_drop=0.5, rounding="nearest")
+    assert cli("quantize")[0] == 0 and not isinstance(api.quantize["progress"], Lines)
+
+
+def test_a_goal_that_is_not_reached_writes_nothing(api: Any, cli: Cli, tmp_path: Path) -> None:
+    api.raises = GoalNotReached("no model is known to keep an agreement of 99 %: the best found has 97.00 %")
+    code, out, err = cli("quantize", "--agreement", "99")
+    assert (code, out) == (2, "") and "no model is known to keep" in one_sentence(err) and left_over(tmp_path) == []
 
 
 def test_float_weights_write_nothing_and_say_so(api: Any, cli: Cli, tmp_path: Path) -> None:

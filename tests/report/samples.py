@@ -51,6 +51,7 @@ def report(
     if trials:
         hidden = ("name", "flips")
         figures["sweep"] = {"rows": [{k: v for k, v in t.items() if k not in hidden} for t in trials]}
+        figures["frontier"] = frontier()
     if segmentation:
         row = {"image": PIXEL, "label": PIXEL, "float": PIXEL, "quantized": PIXEL, "differs": 0.0123}
         figures["segmentation"] = {
@@ -89,6 +90,14 @@ def summary(recipe: str, steps: int, task: str) -> Data:
             "energy_with_shifts": 0.177, "words": {"m32": 581_632, "packed": 102_920},
         },
         "synops": {"before": 1.2e8, "after": 1.21e8}, "energy_pj": {"before": 1.1e8, "after": 1.12e8},
+        "neurobench": {"before": neurobench(44_720_000, 0.0), "after": neurobench(5_658_000, 0.1423)},
+    }  # fmt: skip
+
+
+def neurobench(footprint: int, zeros: float) -> Data:
+    return {
+        "footprint": footprint, "connection_sparsity": zeros, "activation_sparsity": 0.858,
+        "effective_macs": 7_077_888.0, "effective_acs": 1.2e8 * (1 - zeros), "dense": 8.9e8,
     }  # fmt: skip
 
 
@@ -201,6 +210,22 @@ def allocation(rng: random.Random, names: list[str], channels: int, ranked: bool
         "by": "mpba" if ranked else "uniform", "beta": 0.8 if ranked else None,
         "percentile": 97.0 if ranked else None, "average_bits": 4.0, "stages": dict.fromkeys(stages, shares),
         "rows": rows if ranked else [],
+    }  # fmt: skip
+
+
+def frontier() -> Data:
+    """A search for an agreement of 95 %."""
+    tried = [(8, 8.0, 16, 97.3), (4, 4.0, 8, 96.1), (3, 2.5, 4, 93.2), (4, 2.0, 8, 95.5), (3, 4.0, 8, 94.4)]
+    rows = [
+        {
+            "name": f"W{w} M{m:g} first {f}", "weights": w, "membrane": m, "first_membrane": f, "narrower": 0,
+            "bytes": int(1_400_000 * w + 30_000 * m + 1000 * f), "quality": q, "low": q - 1.4,
+            "high": q + 1.2, "kept": q >= 95, "chosen": (w, m) == (4, 2.0),
+        }
+        for w, m, f, q in tried
+    ]  # fmt: skip
+    return {
+        "measure": "agreement", "asked": 95.0, "limit": 95.0, "float": None, "samples": 1024, "rows": rows,
     }  # fmt: skip
 
 

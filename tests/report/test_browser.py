@@ -54,7 +54,7 @@ def visit(browser: Any, files: dict[str, Path]) -> Iterator[Visit]:
     found.close()
 
 
-@pytest.mark.parametrize(("name", "charts"), [("mixed", 19), ("uniform", 15), ("several", 5)])
+@pytest.mark.parametrize(("name", "charts"), [("mixed", 20), ("uniform", 15), ("several", 5)])
 def test_it_draws_every_chart_in_silence(
     browser: Any, files: dict[str, Path], name: str, charts: int
 ) -> None:
@@ -84,10 +84,10 @@ def test_charts_have_names_for_screen_readers(visit: Visit) -> None:
         return [n.get("name", {}).get("value", "") for n in found]
 
     charts = names("graphics-document") or names("GraphicsDocument")
-    assert len(charts) == 19 and all(len(name) > 30 for name in charts)
+    assert len(charts) == 20 and all(len(name) > 30 for name in charts)
     assert any("Score ranking. Channels from the highest score" in name for name in charts)
     assert names("main") and names("navigation") == ["Contents"] and names("banner") and names("contentinfo")
-    assert len(names("figure")) == 19 + 2
+    assert len(names("figure")) == 20 + 2
     assert all(names("button")) and all(names("combobox")) and all(names("img") or [1])
 
 

@@ -116,7 +116,7 @@ def test_figures_are_listed(cli: Command) -> None:
     code, out, _ = cli("figure")
     assert code == 0 and [line.split()[0] for line in out.splitlines()] == [
         "membrane-cost", "memory", "distributions", "bridge-analysis", "allocation", "layers", "time",
-        "sweep", "segmentation", "methods",
+        "sweep", "frontier", "segmentation", "methods",
     ]  # fmt: skip
     assert [f["name"] for f in json.loads(cli("figure", "--json")[1])][:2] == ["membrane-cost", "memory"]
 

@@ -213,7 +213,7 @@ def test_headings_are_in_order_and_targets_exist(page: str) -> None:
 def test_every_chart_has_words_and_data(page: str) -> None:
     found = payload(page)
     panels = [p for place in found["panels"].values() for p in place]
-    assert len(found["panels"]) == 19 and len(panels) == 19 + 3 * 2, "distributions of three neurons"
+    assert len(found["panels"]) == 20 and len(panels) == 20 + 3 * 2, "distributions of three neurons"
     for panel in panels:
         columns = found["rows"][panel["rows"]]
         assert len({len(values) for values in columns.values()}) == 1

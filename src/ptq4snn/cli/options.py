@@ -128,10 +128,19 @@ def quantize_options(p: argparse.ArgumentParser) -> None:
         "--calibration", type=int, metavar="N", help="calibration samples that are used at most (1024)"
     )
     group.add_argument("--seed", type=int, metavar="N", help="of everything drawn at random (0)")
+    goal = p.add_argument_group("goal: the smallest model that keeps it, instead of --weights and --membrane")
+    goal.add_argument(
+        "--max-drop", type=float, metavar="POINTS", help="loses so much accuracy at most; data with labels"
+    )
+    goal.add_argument(
+        "--agreement", type=float, metavar="PERCENT", help="decides like the float model on so many samples"
+    )
     p.add_argument(
         "--out", metavar="FILE", help="the bundle; its report: FILE.report.json and .html (model.ptq)"
     )
-    p.add_argument("--work", metavar="DIR", help="keeps finished blocks of the rounding, to go on from")
+    p.add_argument(
+        "--work", metavar="DIR", help="keeps what is finished of the rounding or of a search, to go on from"
+    )
 
 
 def inspect_options(p: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from ptq4snn.cli.inputs import load_data, load_device, load_loop, load_model
 from ptq4snn.errors import PTQ4SNNError, RecipeError
 from ptq4snn.extras import is_there, needs
 from ptq4snn.files import check_target, write_together
-from ptq4snn.progress import for_terminal
+from ptq4snn.progress import Lines, Progress, Silent, for_terminal
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.terminal import show
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
         recipe,
         batch_axis=args.batch_axis,
         device=device,
-        progress=for_terminal(),
+        progress=steps_shown() if recipe.has_goal else for_terminal(),
         work=args.work,
         loop=load_loop(args),
     )
@@ -56,15 +56,25 @@ def run(args: argparse.Namespace) -> None:
         print('nothing written: arithmetic "float" is a simulation and cannot be saved')
 
 
+def steps_shown() -> Progress:
+    """Of a search every step is a line on stderr, also where there are no bars."""
+    found = for_terminal()
+    return Lines() if isinstance(found, Silent) else found
+
+
 def read_recipe(args: argparse.Namespace) -> Recipe:
     """--recipe, with what the other options change."""
     same_name = (
         "weights", "membrane", "coupling", "allocation", "rounding", "iterations", "objective",
-        "state_rounding", "calibration", "seed",
+        "state_rounding", "calibration", "seed", "max_drop", "agreement",
     )  # fmt: skip
     options = {name: getattr(args, name) for name in same_name}
     changes = {name: value for name, value in options.items() if value is not None}
     recipe = Recipe.parse(args.recipe)
+    if recipe.has_goal or args.max_drop is not None or args.agreement is not None:
+        for option in ("weights", "membrane"):
+            if getattr(args, option) is not None:
+                raise RecipeError(f"--{option} is what a goal (--max-drop, --agreement) looks for: give one")
     if args.membrane is not None and args.coupling is None and recipe.coupling == "none":
         changes["coupling"] = "bridge"  # bits for states that the recipe's m32 would keep
     return recipe.replace(**changes)

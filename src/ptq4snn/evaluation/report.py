@@ -16,6 +16,7 @@ from ptq4snn.discovery.discover import Discovery
 from ptq4snn.errors import SilentNetworkWarning
 from ptq4snn.evaluation.fidelity import Fidelity, compare
 from ptq4snn.evaluation.figure_sources import make_figures
+from ptq4snn.evaluation.neurobench import counted, neurobench_counts
 from ptq4snn.evaluation.noise import noise_floor
 from ptq4snn.evaluation.rows import neuron_row, projection_row
 from ptq4snn.modules.quantized import QuantizedModel
@@ -31,14 +32,17 @@ __all__ = ["make_report"]
 
 def make_report(prepared: Prepared, assembly: Assembly, model: QuantizedModel, trials: list[Trial]) -> Report:
     """Compare float and quantized model on the held-out samples and count what the plan costs."""
-    found = compare(prepared, model)
+    with counted(prepared, model) as meters:
+        found = compare(prepared, model)
     plan, d = model.plan, prepared.folded.discovery
     sizes = {n: p.weight.integers.numel() for n, p in assembly.lattice.projections.items()}
     cost = plan_cost(plan, sizes, stream_bytes(d), model.program)
     dead = dead_columns(prepared, assembly.lattice, assembly.recipe)
     stages = stages_of(d.neurons)
+    summary = _summary(prepared, assembly, plan, found, cost)
+    summary["neurobench"] = neurobench_counts(prepared, plan, meters, found, cost)
     report: Report = {
-        "summary": _summary(prepared, assembly, plan, found, cost),
+        "summary": summary,
         "neurons": [neuron_row(plan.neurons[n], found.neurons[n], stages[n]) for n in d.neurons],
         "projections": [
             projection_row(plan.projections[n], p, cost.projections[n], found, dead.get(n))

@@ -32,13 +32,13 @@ from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments.comparison import Comparison
 from ptq4snn.experiments.draws import draw, pool, reiterable
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
-from ptq4snn.experiments.run_store import Store
 from ptq4snn.experiments.scoring import score
 from ptq4snn.forms import inputs_and_labels
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.progress import Progress, Silent, chosen
 from ptq4snn.recipe import Recipe
+from ptq4snn.run_store import Store
 from ptq4snn.schema.comparison_types import Made, Measured, Run, RunResult
 from ptq4snn.schema.score_types import Task
 

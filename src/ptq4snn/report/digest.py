@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from ptq4snn.report.headline import score_of
-from ptq4snn.report.units import size
+from ptq4snn.report.units import size, weight_bits
 from ptq4snn.schema.report_types import Neuron, Report, Summary
 
 __all__ = [
@@ -41,7 +41,7 @@ class Accuracy(NamedTuple):
 def headline(summary: Summary) -> list[str]:
     """The recipe in words: bits, coupling, allocation, rounding, arithmetic, T."""
     r = summary.get("recipe") or {}
-    weights = "float weights" if r.get("weights") is None else f"W{r['weights']}"
+    weights = "float weights" if r.get("weights") is None else f"W{weight_bits(r)}"
     membrane = "M32" if r.get("coupling") == "none" else f"M{r.get('membrane', 0):g}"
     allocation = f"allocation {r.get('allocation')}"
     if summary.get("beta") is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptq4snn.report.units import change, percent, significant, size, smaller
+from ptq4snn.report.units import change, percent, significant, size, smaller, weight_bits
 from ptq4snn.schema.report_types import Evaluation, Report, Summary
 
 __all__ = ["Card", "cards", "lead", "score_of", "setting", "title", "warnings"]
@@ -22,7 +22,7 @@ class Card:
 def title(summary: Summary) -> str:
     """4-bit weights, 4-bit membrane states."""
     recipe = summary["recipe"]
-    weights = "float weights" if recipe["weights"] is None else f"{recipe['weights']:g}-bit weights"
+    weights = "float weights" if recipe["weights"] is None else f"{weight_bits(recipe)}-bit weights"
     states = "32-bit" if recipe["coupling"] == "none" else f"{recipe['membrane']:g}-bit"
     return f"{weights.capitalize()}, {states} membrane states"
 

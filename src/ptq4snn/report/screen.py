@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 
 from ptq4snn.report import digest
+from ptq4snn.report.figures import frontier
 from ptq4snn.report.text import ASCII, GAP, Marks, aligned, bar, number, printable, shortened, sparkline
-from ptq4snn.report.units import size, smaller
+from ptq4snn.report.units import many, size, smaller
 from ptq4snn.schema.report_types import BeforeAfter, Counts, Neuron, Report, StateWords, Summary
 
 __all__ = ["WIDTH", "Line", "screen"]
@@ -19,7 +20,7 @@ __all__ = ["WIDTH", "Line", "screen"]
 Line = list[tuple[str, str]]
 
 WIDTH = 100
-LAYERS, STAGES, EVALUATIONS = 14, 5, 1  # as many as one screen holds
+LAYERS, STAGES, EVALUATIONS, TRIED = 13, 5, 1, 5  # as many as one screen holds
 LABEL, HALF, RIGHT = 16, 47, 15  # columns of a label, where the second one of a line begins, and of that
 MEMORY_BAR, STAGE_BAR, STAGE_NAME, FLIP_BAR, CURVE = 20, 40, 20, 8, 8
 # widths up to: character, colour. In ASCII a width below 10 is its own digit
@@ -30,11 +31,14 @@ WIDE = {16: "#", 32: "@"}
 def screen(report: Report, everything: bool = False, marks: Marks = ASCII, width: int = WIDTH) -> list[Line]:
     """Recipe, totals, bits by stage, layers, notes; `everything`: all layers and stages."""
     summary, neurons = report.get("summary") or {}, report.get("neurons") or []
+    frontier_lines = _frontier(report, everything)
+    layers = len(neurons) if everything else LAYERS - (len(frontier_lines) + 1 if frontier_lines else 0)
     parts = [
         _headline(summary, width),
-        [*_accuracy(report, marks), *_totals(summary, marks)],
+        [*_accuracy(report, marks), *_totals(summary, marks), *_neurobench(summary, marks)],
+        frontier_lines,
         _stages(neurons, everything, marks),
-        _layers(neurons, everything, marks, width),
+        _layers(neurons, layers, marks, width),
         [_note(text) for text in digest.notes(report)],
     ]
     lines: list[Line] = []
@@ -156,6 +160,35 @@ def _short_totals(s: Summary, marks: Marks) -> Iterator[Line]:
         yield _labelled("noise alone", number(noise["agreement"], "{:.2f} %", 100), rest=f" (KL {kl})")
 
 
+def _neurobench(s: Summary, marks: Marks) -> Iterator[Line]:
+    """Operations of a sample and sparsities, as NeuroBench counts them."""
+    if (found := s.get("neurobench")) is None:  # of an older version
+        return
+    b, a = found["before"], found["after"]
+    acs = f"{many(b['effective_acs'])} {marks.arrow} {many(a['effective_acs'])} ACs"
+    macs = f"{many(a['effective_macs'])} MACs of {many(a['dense'])}"
+    zeros = (number(a[k], "{:.1f}", 100, "-") for k in ("activation_sparsity", "connection_sparsity"))
+    rest = "; zero {} % spikes, {} % weights".format(*zeros)
+    yield _labelled("NeuroBench", f"{acs}, {macs}", rest=rest)
+
+
+def _frontier(report: Report, everything: bool) -> list[Line]:
+    """What a search for a goal tried, the smallest first; the neighbours of the chosen one, or all."""
+    found = report.get("figures", {}).get("frontier")
+    if not found or not found["rows"]:
+        return []
+    rows = sorted(found["rows"], key=lambda r: r["bytes"])
+    place = next((i for i, r in enumerate(rows) if r["chosen"]), 0)
+    first = 0 if everything else max(0, min(place - TRIED // 2, len(rows) - TRIED))
+    shown = rows if everything else rows[first : first + TRIED]
+    head, *body = aligned([frontier.TITLES, *map(frontier.cells, shown)], 1)
+    lines: list[Line] = [[(frontier.heading(found), "dim")], [(GAP.join(head), "dim")]]
+    lines += [[(GAP.join(b), "bold" if r["chosen"] else "")] for b, r in zip(body, shown, strict=True)]
+    if len(shown) < len(rows):
+        lines.append([(f"{len(shown)} of {len(rows)}; `ptq4snn summary --all` shows all", "dim")])
+    return lines
+
+
 def _words(words: StateWords | None, marks: Marks) -> str:
     if not words:
         return " of M32"
@@ -194,11 +227,11 @@ def _stacked(widths: dict[int, int], marks: Marks) -> Line:
     return spans
 
 
-def _layers(neurons: Sequence[Neuron], everything: bool, marks: Marks, width: int) -> list[Line]:
-    """One line a layer, those that tell most in the order of the network."""
+def _layers(neurons: Sequence[Neuron], most: int, marks: Marks, width: int) -> list[Line]:
+    """One line a layer, at most so many: those that tell most, in the order of the network."""
     if not neurons:
         return []
-    shown, why = digest.most_telling(neurons, len(neurons) if everything else LAYERS)
+    shown, why = digest.most_telling(neurons, most)
     columns = _columns(shown, marks)
     if width < WIDTH:
         columns = [c for c in columns if c[0] not in ("state", "")]

@@ -49,6 +49,7 @@ def of_run(report: Report, payload: Payload) -> list[Section]:
     """All that a report has to show; the accuracy comes first."""
     found = [
         accuracy(report),
+        figure("frontier", report, payload),
         figure("memory", report, payload),
         layers(report),
         channels(report, payload),
@@ -56,6 +57,7 @@ def of_run(report: Report, payload: Payload) -> list[Section]:
         allocated(report, payload),
         figure("layers", report, payload, "time"),
         figure("membrane-cost", report, payload),
+        neurobench(report),
         figure("sweep", report, payload),
         examples(report),
     ]
@@ -89,6 +91,17 @@ def layers(report: Report) -> Section:
         "Every neuron in the order of execution; numbers (#) are those of the charts below.",
         tables=[page_tables.layers(report["neurons"])],
         folded=[page_tables.projections(report["projections"])],
+    )
+
+
+def neurobench(report: Report) -> Section:
+    return Section(
+        "neurobench",
+        "NeuroBench",
+        "In NeuroBench's terms",
+        "By the definitions of NeuroBench's algorithm track, on the held-out samples. Effective are "
+        "operations with a weight and an input that are not zero: accumulates (ACs) where inputs are spikes.",
+        tables=page_tables.neurobench(report),
     )
 
 

@@ -10,7 +10,7 @@ from ptq4snn.report.units import NONE, change, percent, significant, size
 from ptq4snn.schema.comparison_types import ComparisonData, MethodRow
 from ptq4snn.schema.report_types import Evaluation, Neuron, Projection, Report
 
-__all__ = ["Cell", "Table", "accuracy", "layers", "methods", "projections"]
+__all__ = ["Cell", "Table", "accuracy", "layers", "methods", "neurobench", "projections"]
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,30 @@ def evaluated(e: Evaluation) -> list[Cell]:
     cells = [NONE if v is None else f"{v:.2f} %" for v in (before, after)]
     points = None if before is None or after is None else after - before
     return [Cell(t) for t in (e["data"], metric, f"{e['samples']:,}", *cells, change(points))]
+
+
+def neurobench(report: Report) -> list[Table]:
+    """Both networks in NeuroBench's terms; none of an older report."""
+    if (found := report["summary"].get("neurobench")) is None:
+        return []
+    pair = (found["before"], found["after"])
+    rows = [
+        [Cell("footprint, without states"), *(Cell(size(n["footprint"]), n["footprint"]) for n in pair)],
+        [Cell("connection sparsity"), *(sparsity(n["connection_sparsity"]) for n in pair)],
+        [Cell("activation sparsity"), *(sparsity(n["activation_sparsity"]) for n in pair)],
+        [Cell("effective MACs a sample"), *(operations(n["effective_macs"]) for n in pair)],
+        [Cell("effective ACs a sample"), *(operations(n["effective_acs"]) for n in pair)],
+        [Cell("dense operations a sample"), *(operations(n["dense"]) for n in pair)],
+    ]
+    return [Table("NeuroBench", ("Measure", "Float", "Quantized"), rows, 1)]
+
+
+def sparsity(share: float | None) -> Cell:
+    return number(share, f"{share or 0:.4f}")
+
+
+def operations(count: float) -> Cell:
+    return Cell(f"{count:,.0f}", count)
 
 
 def methods(found: ComparisonData) -> Table:

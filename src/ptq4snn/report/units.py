@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["change", "percent", "significant", "size", "smaller"]
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["change", "many", "percent", "significant", "size", "smaller", "weight_bits"]
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 NONE = "–"
@@ -51,3 +54,18 @@ def smaller(before: float | None, after: float | None) -> str | None:
     if not before or not after or before / after < 1.05:
         return None
     return f"{before / after:.1f}×"
+
+
+def many(count: float) -> str:
+    """9390727 -> 9.39 M."""
+    for unit, least in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= least:
+            return f"{significant(count / least)} {unit}"
+    return significant(count)
+
+
+def weight_bits(recipe: Mapping[str, Any]) -> str:
+    """3, or 2-3 where overrides give some layers fewer or more."""
+    rules = recipe.get("overrides") or {}
+    widths = [recipe["weights"], *(w for rule in rules.values() if (w := rule.get("weights")) is not None)]
+    return "-".join(dict.fromkeys([str(min(widths)), str(max(widths))]))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Literal, TypedDict
 
 __all__ = [
     "AllocationData", "AllocationRow", "Bins", "BridgeData", "BridgeRow", "DistributionRow",
-    "DistributionsData", "Figures", "MembraneCostData", "MembraneCostRow", "MemoryData", "MemoryRow",
+    "DistributionsData", "Figures", "FrontierData", "FrontierRow", "MembraneCostData", "MembraneCostRow",
+    "MemoryData", "MemoryRow",
     "SegmentationData", "SegmentationRow", "SweepData", "SweepRow",
 ]  # fmt: skip
 
@@ -127,6 +129,34 @@ class SweepData(TypedDict):
     rows: list[SweepRow]
 
 
+class FrontierRow(TypedDict):
+    """One model that a search tried."""
+
+    name: str
+    weights: int  # bits
+    membrane: float
+    first_membrane: int
+    narrower: int  # of its largest layers have weights of the next smaller width
+    bytes: int  # weights, and for one sample states
+    quality: float  # per cent
+    low: float  # of the 95 % interval
+    high: float
+    kept: bool
+    chosen: bool
+
+
+class _Asked(TypedDict):  # apart, as "float" is a key below
+    measure: Literal["agreement", "accuracy"]
+    asked: float  # per cent, or points of drop
+    limit: float  # per cent
+    samples: int  # that judged
+    rows: list[FrontierRow]  # in the order of trying
+
+
+class FrontierData(_Asked):
+    float: builtins.float | None  # accuracy of the float network, per cent
+
+
 class _Compared(TypedDict):
     differs: float | None  # share of pixels; apart, as "float" is a key below
 
@@ -156,6 +186,7 @@ Figures = TypedDict(
         "bridge-analysis": BridgeData,
         "allocation": AllocationData,
         "sweep": SweepData,
+        "frontier": FrontierData,
         "segmentation": SegmentationData,
     },
     total=False,

@@ -12,8 +12,9 @@ from ptq4snn.schema.figure_types import Figures
 from ptq4snn.schema.score_types import Metrics, Task
 
 __all__ = [
-    "BeforeAfter", "Counts", "Evaluation", "Exponents", "Neuron", "OverTime", "Projection",
-    "Rates", "Report", "Silent", "StateBytes", "StatePackets", "StateWords", "Summary", "TrialRow",
+    "BeforeAfter", "Counts", "Evaluation", "Exponents", "NeuroBench", "NeuroBenchCounts", "Neuron",
+    "OverTime", "Projection", "Rates", "Report", "Silent", "StateBytes", "StatePackets", "StateWords",
+    "Summary", "TrialRow",
     "WeightBytes",
 ]  # fmt: skip
 
@@ -65,6 +66,22 @@ class StatePackets(TypedDict):
     words: StateWords
 
 
+class NeuroBenchCounts(TypedDict):
+    """Of one network, by NeuroBench's definitions; operations of one sample, over all steps."""
+
+    footprint: int  # bytes, without states
+    connection_sparsity: float
+    activation_sparsity: float | None  # None: nothing fires
+    effective_macs: float
+    effective_acs: float
+    dense: float
+
+
+class NeuroBench(TypedDict):
+    before: NeuroBenchCounts
+    after: NeuroBenchCounts
+
+
 class Noise(TypedDict):
     kl: float | None
     agreement: float
@@ -107,6 +124,7 @@ class Summary(TypedDict, total=False):
     macs: int  # of projections that read data or chains
     synops: BeforeAfter
     energy_pj: BeforeAfter
+    neurobench: NeuroBench
 
 
 class Exponents(TypedDict):

@@ -12,6 +12,7 @@ from ptq4snn.report.figures import (
     allocation,
     bridge_analysis,
     distributions,
+    frontier,
     layers,
     membrane_cost,
     memory,
@@ -28,8 +29,8 @@ __all__ = ["FIGURES", "figure_data", "figure_panels", "find_figure", "missing"]
 FIGURES: dict[str, Figure] = {
     module.FIGURE.name: module.FIGURE
     for module in (
-        membrane_cost, memory, distributions, bridge_analysis, allocation, layers, time, sweep, segmentation,
-        methods,
+        membrane_cost, memory, distributions, bridge_analysis, allocation, layers, time, sweep, frontier,
+        segmentation, methods,
     )
 }  # fmt: skip
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.experiments.run_store import Store
 from ptq4snn.files import write_whole
+from ptq4snn.run_store import Store
 
 
 def test_found_again_by_another(tmp_path: Path) -> None:

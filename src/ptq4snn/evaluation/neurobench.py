@@ -1,0 +1,169 @@
+"""The counts of a network in NeuroBench's terms, by its own definitions (neurobench 2.3; docs/method.md).
+
+    connection sparsity   share of weights that are zero
+    activation sparsity   share of zeros among all that the neurons emit, over samples, steps and neurons
+    dense                 products of a weight with an input, zeros too, per sample
+    effective MACs, ACs   those of a weight that is not zero with an input that is not; accumulates (AC) where
+                          the layer's inputs of a call are -1, 0 or 1 alone, else multiply-accumulates
+
+An input position takes part in as many products as its fan-out says, borders, strides and groups included:
+fan_out = d sum(y) / d x of the layer with ones for its weights that are not zero. So nothing is multiplied
+out: inputs that are not zero are counted at every position, and summed with the fan-out for a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ptq4snn.cost.traffic import PlanCost
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.surgery import copy_model
+from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.evaluation.fidelity import Fidelity
+from ptq4snn.modules.carrier import plain
+from ptq4snn.modules.projection import QuantProjection
+from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.modules.readout import same_draws
+from ptq4snn.network.plan import Plan
+from ptq4snn.schema.report_types import NeuroBench, NeuroBenchCounts
+
+if TYPE_CHECKING:
+    from ptq4snn.prepare import Prepared
+
+__all__ = ["SynapticMeter", "SynapticMeters", "counted", "fan_out", "neurobench_counts"]
+
+
+def fan_out(layer: nn.Module, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Of every input of one sample [*shape], channels first: by how many weights [C, ...] it is read, each
+    counted by its value."""
+    x = torch.zeros(1, *shape, dtype=torch.float64, device=weight.device, requires_grad=True)
+    with torch.enable_grad():
+        y = F.linear(x, weight) if isinstance(layer, nn.Linear) else _convolve(layer, x, weight)
+        (found,) = torch.autograd.grad(y.sum(), x)
+    return found[0]
+
+
+def _convolve(layer: Any, x: Tensor, weight: Tensor) -> Tensor:
+    y: Tensor = layer._conv_forward(x, weight, None)  # whatever its padding
+    return y
+
+
+class SynapticMeter:
+    """Counts the operations of one layer, as a forward pre-hook."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer, self.axis = layer, channel_axis(layer)
+        self.weight: Tensor = layer.weight.detach()  # type: ignore[operator]
+        self.macs = self.acs = self.dense = 0.0
+        self.fans: dict[tuple[int, ...], tuple[Tensor, float]] = {}
+
+    def __call__(self, _module: nn.Module, args: Any) -> None:
+        x = plain(args[0]).detach()
+        shape = tuple(x.shape[self.axis :])
+        effective, all_of_sample = self._fans(shape)
+        read = x != 0
+        at = read.reshape(-1, *shape).sum(0)  # how often each position is not zero
+        operations = float((at * effective).sum())
+        if bool((~read | (x == 1) | (x == -1)).all()):
+            self.acs += operations
+        else:
+            self.macs += operations
+        self.dense += all_of_sample * (x.numel() // max(1, effective.numel()))
+
+    def _fans(self, shape: tuple[int, ...]) -> tuple[Tensor, float]:
+        """Of the weights that are not zero, and the sum over all inputs of that of all weights."""
+        if shape not in self.fans:
+            ones = torch.ones_like(self.weight, dtype=torch.float64)
+            every = fan_out(self.layer, ones, shape)
+            self.fans[shape] = fan_out(self.layer, (self.weight != 0).double(), shape), float(every.sum())
+        return self.fans[shape]
+
+    @property
+    def zeros(self) -> int:
+        return int((self.weight == 0).sum())
+
+
+SynapticMeters = dict[str, SynapticMeter]  # by projection
+
+
+@contextmanager
+def counted(prepared: Prepared, model: QuantizedModel) -> Iterator[tuple[SynapticMeters, SynapticMeters]]:
+    """Inside, what both networks run is counted: the float one first."""
+    before: SynapticMeters = {}
+    after: SynapticMeters = {}
+    handles = []
+    try:
+        for name in prepared.folded.discovery.projections:
+            floating, quantized = prepared.folded.projection(name), model.model.get_submodule(name)
+            assert isinstance(quantized, QuantProjection)
+            before[name], after[name] = SynapticMeter(floating), SynapticMeter(quantized.inner)
+            handles.append(floating.register_forward_pre_hook(before[name]))
+            handles.append(quantized.register_forward_pre_hook(after[name]))
+        yield before, after
+    finally:
+        for h in handles:
+            h.remove()
+
+
+def neurobench_counts(
+    prepared: Prepared,
+    plan: Plan,
+    meters: tuple[SynapticMeters, SynapticMeters],
+    found: Fidelity,
+    cost: PlanCost,
+) -> NeuroBench:
+    """Footprints: before, parameters and buffers of the model; after, packed weights, scales, biases and what
+    says the states' scales. States are in neither."""
+    before, w = footprint(prepared), cost.weights
+    after = w.packed + w.scales + w.biases + cost.state.packed_with_shifts - cost.state.payload
+    sparsity = _activation_sparsity(prepared, plan, found)
+    return {
+        "before": _counts(meters[0], before, sparsity[0], found.samples),
+        "after": _counts(meters[1], after, sparsity[1], found.samples),
+    }
+
+
+def footprint(prepared: Prepared) -> int:
+    """Bytes of parameters and buffers, without buffers that hold a state: their size is that of the batch."""
+    model, axis = copy_model(prepared.model), prepared.batch_axis
+    few = prepared.sample.narrow(axis, 0, 1)
+    shapes = []
+    for x in (few, torch.cat([few, few], axis)):
+        reset_neurons(model)
+        with torch.no_grad(), same_draws():
+            model(x)
+        shapes.append({name: b.shape for name, b in model.named_buffers()})
+    own = [b for name, b in model.named_buffers() if shapes[0].get(name) == shapes[1][name]]
+    return sum(t.numel() * t.element_size() for t in [*model.parameters(), *own])
+
+
+def _counts(meters: SynapticMeters, footprint: int, sparsity: float | None, samples: int) -> NeuroBenchCounts:
+    weights = sum(m.weight.numel() for m in meters.values())
+    n = max(1, samples)
+    return {
+        "footprint": footprint,
+        "connection_sparsity": sum(m.zeros for m in meters.values()) / max(1, weights),
+        "activation_sparsity": sparsity,
+        "effective_macs": sum(m.macs for m in meters.values()) / n,
+        "effective_acs": sum(m.acs for m in meters.values()) / n,
+        "dense": sum(m.dense for m in meters.values()) / n,
+    }
+
+
+def _activation_sparsity(
+    prepared: Prepared, plan: Plan, found: Fidelity
+) -> tuple[float | None, float | None]:
+    """Before and after; None: nothing fires."""
+    fires = [n for n in plan.neurons if prepared.folded.specs[n].emits == "spikes"]
+    sizes = {n: plan.neurons[n].elements * plan.neurons[n].channels * plan.neurons[n].steps for n in fires}
+    total = sum(sizes.values())
+    if not total:
+        return None, None
+    spikes = [(found.neurons[n].rate_before * s, found.neurons[n].rate_after * s) for n, s in sizes.items()]
+    return 1 - sum(b for b, _ in spikes) / total, 1 - sum(a for _, a in spikes) / total
