@@ -47,7 +47,7 @@ class Cache:
     """What one recipe had to compute on a prepared model, and the next may use: nothing in it changes a
     result."""
 
-    logits: list[Tensor] = field(default_factory=list)  # of the float model, on the held-out samples
+    logits: list[Tensor] = field(default_factory=list)  # of the float model, on the samples that choose
     noise: tuple[float, float] | None = None  # KL and agreement of a jittered float model
     traces: dict[str, Trace] = field(default_factory=dict)  # of the float network
     sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
@@ -58,6 +58,7 @@ class Cache:
 class Prepared:
     """A model folded and observed, and the samples that were kept.
 
+    Whatever is chosen is chosen on `held_out`; what is reported is measured on `reported`.
     `work` is a folder where rounding leaves its finished units, so that it can go on after an interruption.
     """
 
@@ -72,6 +73,7 @@ class Prepared:
     progress: Progress
     excluded: tuple[str, ...] = ()  # modules that stay float by the recipe
     packed: Sequence[PackedBatch] = ()  # all samples that are not held out, if kept
+    reporting: Sequence[Tensor] = ()  # held out as well, and seen by no choice; empty: too few samples
     work: Path | None = None
     cache: Cache = field(default_factory=Cache, repr=False, compare=False)
 
@@ -80,19 +82,24 @@ class Prepared:
         return replace(self, work=None if folder is None else Path(folder))
 
     @property
+    def reported(self) -> Sequence[Tensor]:
+        """What the report measures: samples that chose nothing, if there are any."""
+        return self.reporting or self.held_out
+
+    @property
     def sample(self) -> Tensor:
         """A micro-batch that nothing was chosen by, if there is one."""
-        return (self.held_out or self.kept)[0]
+        return self.reported[0]
 
     def float_logits(self) -> list[Tensor]:
-        """Logits of the float model on the held-out samples."""
+        """Logits of the float model on the samples that choose."""
         if not self.cache.logits:
             batches = join(self.held_out, self.batch_axis)
             self.cache.logits = list(logits(self.folded.model, batches, self.readout))
         return self.cache.logits
 
     def divergence(self, model: nn.Module) -> tuple[float, float]:
-        """Mean KL to the float model and share of equal decisions on the held-out samples."""
+        """Mean KL to the float model and share of equal decisions on the samples that choose."""
         found = logits(model, join(self.held_out, self.batch_axis), self.readout)
         return mean_divergence(zip(self.float_logits(), found, strict=True))
 
@@ -201,7 +208,7 @@ def prepare(
     kept = tuple(calibration.kept) or held_out
     return Prepared(
         model, folded, seen, readout, batch_axis, held_out, kept, calibration.total, progress,
-        excluded, tuple(calibration.packed),
+        excluded, tuple(calibration.packed), tuple(calibration.reporting),
     )  # fmt: skip
 
 

@@ -74,7 +74,8 @@ class Recipe:
     last_bits: bits of the classifier's weights.
     chain_bits: bits of the tensor between two projections without a neuron between them, 8 or 16.
     calibration: samples that are used at most.
-    holdout: samples that score (beta, percentile).
+    holdout: samples that choose: (beta, percentile), objective "auto", allocations; as many again are for the
+        report alone. Each at most a quarter of the micro-batches; of fewer than three the first does both.
     micro_batch: samples per forward pass, whatever batches the data comes in.
     sensitivity_batches: micro-batches that estimate the sensitivity; None: all of the calibration samples
         that are not held out.

@@ -71,7 +71,8 @@ def report(
 def summary(recipe: str, steps: int, task: str) -> Data:
     return {
         "version": "0.1.0", "arithmetic": "integer", "steps": steps, "task": task, "samples": 1024,
-        "held_out": 128, "recipe": Recipe.parse(recipe).to_dict(), "beta": 0.8, "percentile": 97.0,
+        "held_out": 128, "choosing": 128, "choosing_reports": False,
+        "recipe": Recipe.parse(recipe).to_dict(), "beta": 0.8, "percentile": 97.0,
         "agreement": 0.9609375, "kl": 0.00412, "noise_floor": {"kl": 0.0031, "agreement": 0.979},
         "average_bits": 4.0, "average_bits_all": 5.282,
         "bits_split": {"2": 0.2, "4": 0.7, "8": 0.1}, "saturation": 0.612, "flip_rate": 0.0123, "emd": 0.0021,

@@ -30,7 +30,7 @@ __all__ = ["make_report"]
 
 
 def make_report(prepared: Prepared, assembly: Assembly, model: QuantizedModel, trials: list[Trial]) -> Report:
-    """Compare float and quantized model on the held-out samples and count what the plan costs."""
+    """Compare float and quantized model on the samples that report and count what the plan costs."""
     found = compare(prepared, model)
     plan, d = model.plan, prepared.folded.discovery
     sizes = {n: p.weight.integers.numel() for n, p in assembly.lattice.projections.items()}
@@ -74,6 +74,8 @@ def _summary(prepared: Prepared, assembly: Assembly, plan: Plan, found: Fidelity
         "task": found.task,
         "samples": prepared.samples,
         "held_out": found.samples,
+        "choosing": sum(x.shape[prepared.batch_axis] for x in prepared.held_out),
+        "choosing_reports": not prepared.reporting,
         "recipe": plan.recipe,
         "beta": plan.beta,
         "percentile": plan.percentile,

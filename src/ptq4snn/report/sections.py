@@ -10,6 +10,7 @@ from ptq4snn.report.deployment import Deployment, deployment_tables
 from ptq4snn.report.digest import widths
 from ptq4snn.report.figures import FIGURES, allocation, distributions, figure_panels
 from ptq4snn.report.finished_run import Run, whole
+from ptq4snn.report.headline import chosen_on
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
 from ptq4snn.schema.figure_types import SegmentationRow
@@ -77,7 +78,10 @@ def figure(name: str, report: Report, payload: Payload, *more: str) -> Section:
 
 
 def accuracy(report: Report) -> Section:
-    note = "" if report["evaluations"] else "No labelled data yet: ptq4snn evaluate adds a line here."
+    notes = [] if report["evaluations"] else ["No labelled data yet: ptq4snn evaluate adds a line here."]
+    if apart := chosen_on(report["summary"]):
+        notes.append(f"{apart[0].upper()}{apart[1:]}.")
+    note = " ".join(notes)
     return Section("accuracy", "Accuracy", "Accuracy", tables=[page_tables.accuracy(report)], note=note)
 
 

@@ -79,6 +79,8 @@ class Summary(TypedDict, total=False):
     task: Task
     samples: int  # of calibration
     held_out: int  # samples behind every figure here
+    choosing: int  # held-out samples that choices were made on, trials' figures are of these
+    choosing_reports: bool  # whether both are the same, for there were too few samples to keep them apart
     recipe: dict[str, Any]  # all fields
     beta: float | None
     percentile: float | None
