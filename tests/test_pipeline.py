@@ -27,7 +27,7 @@ from ptq4snn.tuning.judging import judge
 # the paper's procedure with weights rounded to the nearest, whatever the defaults are
 PLAIN: dict[str, Any] = {
     "rounding": "nearest", "allocation": "mpba", "objective": "squared_error", "sequential": False,
-    "zero_point": "none", "joint": None,
+    "zero_point": "none", "joint": None, "uniform_competes": False,
 }  # fmt: skip
 SMALL: dict[str, Any] = {"holdout": 16, "sensitivity_batches": 1, **PLAIN}
 
@@ -329,6 +329,9 @@ def test_uniform_widths_compete(allocation: str) -> None:
         wins = preferred([verdict(prepared, q) for q in (alone, even)])
         assert both.plan.neurons == (alone, even)[wins].plan.neurons
         assert both.plan.mixed == (wins == 0)
+        *others, last = both.report["trials"]
+        assert others == alone.report["trials"]
+        assert (last["name"], last["average_bits"], last["beta"]) == ("uniform", 4.0, None)
         won.append(wins == 1)
     # both sides of the choice were seen; the least flips of all are seldom those of the same width for all
     assert not all(won) and (any(won) or allocation == "benefit")

@@ -30,6 +30,7 @@ from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same
 from ptq4snn.modules.running import fastest
 from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.observation.observe import Observation, observe
+from ptq4snn.observation.reliability import Sensitivity
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
@@ -50,7 +51,7 @@ class Cache:
     logits: list[Tensor] = field(default_factory=list)  # of the float model, on the samples that choose
     noise: tuple[float, float] | None = None  # KL and agreement of a jittered float model
     traces: dict[str, Trace] = field(default_factory=dict)  # of the float network
-    sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
+    sensitivities: dict[str, Sensitivity] = field(default_factory=dict)  # by reference recipe
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by method, settings and scales
 
 
@@ -214,7 +215,9 @@ def prepare(
 
 def _needs_all(recipe: Recipe) -> bool:
     """Whether a stage will want more samples again than the first ones."""
-    return recipe.rounding != "nearest" or (recipe.sensitivity_batches or KEPT + 1) > KEPT
+    batches = recipe.sensitivity_batches
+    some = batches <= KEPT if isinstance(batches, int) else batches == "auto" and recipe.allocation != "mpba"
+    return recipe.rounding != "nearest" or not some
 
 
 def _on(device: Any, model: nn.Module) -> nn.Module:

@@ -3,7 +3,7 @@
 bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, w32m4 the weights
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
-options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, moments
+options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAPER: dict[str, Any] = {
 BEST_FAST: dict[str, Any] = {
     "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "none", "zero_point": "channel",
-    "joint": False, "sensitivity_batches": 10,
+    "joint": False, "sensitivity_batches": "auto", "uniform_competes": True,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
@@ -64,6 +64,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "3-bit": {"widths": WIDTHS},
     "separate": {"joint": False},
     "competing": {"uniform_competes": True},
+    "mixed-only": {"uniform_competes": False},
     "moments": {"weight_scales": "moments"},
 }
 BITS = re.compile(r"w([2-8]|32)m(2|3|4|8|32)")

@@ -151,6 +151,15 @@ def test_of_few_samples_the_report_says_that_they_chose_too(residual: Any) -> No
         assert "too few to keep both apart" in " ".join(text.split())
 
 
+def test_how_far_the_sensitivities_would_come_out_again(residual: Any, twice: Any) -> None:
+    found = residual.model.report["summary"]["sensitivity"]
+    assert found["batches"] == 2 and -1 <= found["overall"] <= 1
+    assert twice.model.report["summary"]["sensitivity"] is None  # uniform
+    screened, page = plain(screen(residual.model.report)), render_page(residual.model.report, "m")
+    assert f"split-half of g {found['overall']:.2f}" in " ".join(screened.split())
+    assert "Two halves of 2 micro-batches rank the channels" in page
+
+
 def test_what_the_plan_says(twice: Any) -> None:
     report = twice.model.report
     stem, other = report["neurons"]

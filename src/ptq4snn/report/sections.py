@@ -13,6 +13,7 @@ from ptq4snn.report.finished_run import Run, whole
 from ptq4snn.report.headline import chosen_on
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
+from ptq4snn.report.units import significant
 from ptq4snn.schema.figure_types import SegmentationRow
 from ptq4snn.schema.report_types import Report
 
@@ -107,6 +108,12 @@ def allocated(report: Report, payload: Payload) -> Section:
     found, section = report["figures"].get("allocation"), figure("allocation", report, payload)
     if found and found.get("by") == "uniform" and found.get("average_bits") is not None:
         section.note = f"All states in the budget have {found['average_bits']:g} bits: there is no ranking."
+    if halves := report["summary"].get("sensitivity"):
+        overall, within = (significant(halves[key]) for key in ("overall", "within_layers"))
+        section.note = (
+            f"Two halves of {halves['batches']} micro-batches rank the channels by sensitivity alike to "
+            f"{overall}, inside a layer to {within} (Spearman-Brown; 1: as any others would, 0: noise). "
+        ) + section.note
     others = "; ".join(widths(report))
     section.note = " ".join(filter(None, (section.note, others and f"Widths with a reason: {others}.")))
     if found and any(section.groups):
