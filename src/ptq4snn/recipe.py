@@ -50,6 +50,11 @@ class Recipe:
     weight_scales: error (least squared error of the weights), or moments (with gptq: the scale with which it
         leaves the least error of the outputs, under the inputs as they are, where no joint search decides).
     iterations: steps of adaround and brecq for each layer or block.
+    reconstruction: what adaround and brecq keep as it was: potential (of the membranes behind the unit),
+        current (outputs of its last projections, AdaRound's W x), or output (what the block hands on, behind
+        its neurons, BRECQ's).
+    fisher: adaround and brecq weigh every element of the error by the squared gradient of the divergence
+        from the float outputs.
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
     arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
     leak: exact (as trained, to 15 bits where it is no short fraction); power (the nearest 1 - 2^-n, n to 15:
@@ -93,6 +98,8 @@ class Recipe:
     rounding: str = "gptq"
     weight_scales: str = "error"
     iterations: int = 20_000
+    reconstruction: str = "potential"
+    fisher: bool = False
     state_rounding: str = "even"
     arithmetic: str = "integer"
     leak: str = "exact"
@@ -154,7 +161,7 @@ class Recipe:
             choice(name, getattr(self, name), allowed)
         choice("correction", self.correction, CORRECTIONS)
         choice("zero_point", self.zero_point, ZERO_POINTS)
-        for name in ("sequential", "uniform_competes"):
+        for name in ("sequential", "uniform_competes", "fisher"):
             boolean(name, getattr(self, name))
         choice("arithmetic", self.arithmetic, ("integer", "float"))
         choice("leak", self.leak, LEAKS)

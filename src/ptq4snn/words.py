@@ -3,7 +3,7 @@
 bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, w32m4 the weights
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
-options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments
+options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments, fisher
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ptq4snn.hints import hint
 from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
-    "ALLOCATIONS", "CHOICES", "CORRECTIONS", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS", "ROUNDINGS",
-    "STATE_ROUNDINGS", "WEIGHT_SCALES", "WIDTHS", "ZERO_POINTS", "read_words",
+    "ALLOCATIONS", "CHOICES", "CORRECTIONS", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS",
+    "RECONSTRUCTIONS", "ROUNDINGS", "STATE_ROUNDINGS", "WEIGHT_SCALES", "WIDTHS", "ZERO_POINTS", "read_words",
 ]  # fmt: skip
 
 ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
@@ -28,6 +28,7 @@ STATE_ROUNDINGS = ("even", "dither")
 CORRECTIONS = ("none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")
 WEIGHT_SCALES = ("error", "moments")
+RECONSTRUCTIONS = ("potential", "current", "output")
 LEAKS = ("exact", "power", "12-bit")
 WIDTHS = (2, 3, 4, 8)
 CHOICES = {  # words of a recipe; no two fields share one, but for "none", which is a coupling
@@ -36,12 +37,14 @@ CHOICES = {  # words of a recipe; no two fields share one, but for "none", which
     "allocation": ALLOCATIONS,
     "objective": OBJECTIVES,
     "state_rounding": STATE_ROUNDINGS,
+    "reconstruction": RECONSTRUCTIONS,
 }
 PAPER: dict[str, Any] = {
     "rounding": "brecq", "coupling": "bridge", "allocation": "mpba", "objective": "squared_error",
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
     "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "shift", "lambda_mem": 1.0,
     "weight_scales": "error", "beta": None, "percentile": None, "sensitivity_batches": None,
+    "reconstruction": "potential", "fisher": False,
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
@@ -66,6 +69,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "competing": {"uniform_competes": True},
     "mixed-only": {"uniform_competes": False},
     "moments": {"weight_scales": "moments"},
+    "fisher": {"fisher": True},
 }
 BITS = re.compile(r"w([2-8]|32)m(2|3|4|8|32)")
 FLOAT_BITS = 32

@@ -80,8 +80,9 @@ def record(folded: Folded, x: Tensor, boundary: Boundary, traced: Trace) -> Reco
             made.currents[name].append(out)
         left.tick(name)
 
-    neurons = dict.fromkeys((*boundary.spikes, *boundary.neurons))
-    _watch(folded, x, step, call, neurons, (*boundary.currents, *boundary.outputs))
+    watched = dict.fromkeys((*boundary.spikes, *boundary.currents, *boundary.places))
+    neurons = [n for n in watched if n in folded.discovery.neurons]
+    _watch(folded, x, step, call, neurons, [n for n in watched if n not in neurons])
     return made
 
 
@@ -89,8 +90,8 @@ class Countdown:
     """Calls that are still to come at the places where a unit's error shows; `Enough` behind the last."""
 
     def __init__(self, boundary: Boundary, traced: Trace) -> None:
-        self.left = {n: traced.steps[n] for n in boundary.neurons}
-        self.left |= {n: len(traced.shapes[n]) for n in boundary.outputs}
+        steps, shapes = traced.steps, traced.shapes
+        self.left = {n: steps[n] if n in steps else len(shapes[n]) for n in boundary.places}
 
     def tick(self, name: str) -> None:
         if name in self.left:
