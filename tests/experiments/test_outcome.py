@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from experiments.small import FEW, Case
+from report.test_latex import check
 from torch import Tensor, nn
 
 from ptq4snn.allocation.budget import average_bits
@@ -46,7 +47,9 @@ def test_every_experiment_runs_once(name: str, bench: Bench, monkeypatch: pytest
     assert json.loads(json.dumps(first.data)) == again.data
     assert max(map(len, first.lines[:-1])) <= 110
     assert len(list(csv.reader(first.csv.splitlines()))) > 1
+    assert bool(first.latex) == bool(EXPERIMENTS[name].methods)
     if EXPERIMENTS[name].methods:
+        check(first.latex, 1)
         assert first.data["paper"] is None and "paper's" in first.lines[-1]
         assert not any(line.endswith("paper") for line in first.lines)
 
@@ -81,6 +84,8 @@ def test_the_paper_stands_beside_and_is_not_mixed_in(bench: Bench) -> None:
     assert rows["PTQ4SNN W4/M4"].endswith("94.35 (-0.06)")
     assert beside.data["paper"]["rows"]["GPTQ W4/M32"] == {"accuracy": 94.07, "change": -0.34}
     states = done(bench, "packed-state", RunSetting("sew-resnet18-cifar10", "cifar10", 4))
+    check(states.latex, 2)
+    assert r"93.57 ($-$0.84) \\" in beside.latex
     assert any("6.2/90.65/3.15 4.002 5.282 0.387/0.392 0.177" in line for line in states.lines)
 
 
