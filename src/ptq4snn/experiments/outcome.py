@@ -19,10 +19,10 @@ from ptq4snn.experiments.comparison_tables import raw_csv, text_table
 from ptq4snn.experiments.intervals import mean
 from ptq4snn.experiments.methods import Method
 from ptq4snn.experiments.paper import PaperSetting, RunSetting, cell, difference, same_setting
-from ptq4snn.experiments.paper_figures import MAKERS, RECIPE
+from ptq4snn.experiments.paper_figures import MAKERS, OF_TEST_SAMPLES, recipe_of
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.report.comparison_text import comparison_grid
-from ptq4snn.report.figures import FIGURES
+from ptq4snn.report.figures import figure_made_by
 from ptq4snn.report.latex import latex_table
 from ptq4snn.report.text import Grid, number
 from ptq4snn.schema.report_types import Summary
@@ -60,7 +60,7 @@ def run_experiment(
     head = [f"{experiment.title} ({experiment.part} of the paper)", ""]
     if experiment.kind == "figure":
         data = figure(experiment, bench, seeds[0], fields)
-        shown = FIGURES[experiment.name].lines(data)
+        shown = figure_made_by(experiment.name).lines(data)
         return Outcome([*head, *shown], {**about, **data}, flat_csv(data["rows"]))
     found = compare_on(bench, experiment.methods, seeds, experiment.baseline, fields, report)
     paper = same_setting(experiment.name, ran)
@@ -75,11 +75,12 @@ def run_experiment(
 
 def figure(experiment: Experiment, bench: Bench, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The figure's data, from the store if it is there."""
-    recipe = RECIPE.replace(seed=seed, **changes)
+    recipe = recipe_of(experiment.name).replace(seed=seed, **changes)
     key = Method(experiment.name, recipe, experiment.name).key()
     setting = {
         "version": __version__, "code": code_digest(), "figure": experiment.name, "recipe": key,
         "model": bench.identity["model"], "calibration": bench.drawn_digest(recipe),
+        "test": bench.identity["test"] if experiment.name in OF_TEST_SAMPLES else None,
     }  # fmt: skip
     found = bench.store.get(setting)
     if found is None:
@@ -94,7 +95,8 @@ def identity(
     experiment: Experiment, bench: Bench, seeds: Sequence[int], changes: Mapping[str, Any], limit: int | None
 ) -> str:
     """The hash of what an experiment was run on: experiments that differ in it keep their own files."""
-    recipe = next((m.recipe for m in experiment.methods if m.recipe), RECIPE).replace(**changes)
+    first = next((m.recipe for m in experiment.methods if m.recipe), recipe_of(experiment.name))
+    recipe = first.replace(**changes)
     drawn = [bench.drawn_digest(recipe.replace(seed=seed)) for seed in seeds]
     return digest(bench.identity, drawn, list(seeds), changes, limit)
 

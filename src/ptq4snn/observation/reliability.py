@@ -75,5 +75,5 @@ def rank_correlation(a: Tensor, b: Tensor) -> float | None:
 def _ranks(x: Tensor) -> Tensor:
     """From 0 on, equal values share the mean of their ranks."""
     _, place, counts = x.unique(return_inverse=True, return_counts=True)
-    last = counts.cumsum(0).double()
-    return (last - (counts + 1) / 2)[place]
+    ranks: Tensor = (counts.cumsum(0).double() - (counts + 1) / 2)[place]
+    return ranks
