@@ -51,8 +51,9 @@ def find_blocks(graph: Graph, largest: int = LARGEST, attention: int = 0) -> lis
     holds it, else itself alone. The smallest block around a product of data and data, which is an attention,
     may have as many as `attention`."""
     order, flow = list(calls(graph)), _flow(graph)
-    found = sorted(_regions(flow), key=lambda r: len(r.inside))
-    around = [next((r for r in found if v in r.inside), None) for v in sorted(flow.products)]
+    found = _regions(flow)
+    smallest = sorted(found, key=lambda r: len(r.inside))
+    around = [next((r for r in smallest if v in r.inside), None) for v in flow.products]
     regions = [
         r.projections
         for r in found
