@@ -71,6 +71,8 @@ def test_a_unit_alone_is_the_unit_in_the_network(name: str, aim: str) -> None:
         assert set(found) == set(unit.boundary.places) and found
         for place, tensors in found.items():
             assert len(tensors) == len(expected[place]), place
+            if place in unit.boundary.shared:  # of a stream its share alone
+                continue
             for a, b in zip(tensors, expected[place], strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
         places |= {k for k in ("fired", "readers", "outputs", "neurons") if getattr(unit.boundary, k)}
@@ -88,7 +90,9 @@ def test_a_residual_block_is_compared_behind_its_add() -> None:
     assert current.outputs == ("layer2.0.conv2", "layer2.0.downsample.0") and not current.neurons
     attention = tuple(f"block.0.attn.{n}_conv" for n in ("q", "k", "v", "proj"))
     d = prepared("sdt").folded.discovery
-    assert find_boundary(d, attention, "output") == find_boundary(d, attention)  # its share of a stream
+    shared = find_boundary(d, attention, "output")
+    assert shared.readers == {"block.0.mlp.fc1_lif": "block.0.attn.proj_conv"} and not shared.outputs
+    assert shared.shared == {"block.0.mlp.fc1_lif"}
 
 
 def test_the_current_is_w_x_in_float64() -> None:
@@ -135,6 +139,32 @@ def test_what_is_read_behind_the_neurons_is_counted_in_spikes() -> None:
     total = sum(float((a - b).double().square().sum()) for a, b in zip(after, before, strict=True))
     assert found == pytest.approx(total * channels / sum(a.numel() for a in after), rel=1e-4)
     assert exact < 1e-9 < found
+
+
+@pytest.mark.parametrize("name", ["sdt", "meta"])
+def test_a_stream_is_compared_with_what_the_others_wrote(name: str) -> None:
+    """Behind quantized blocks the error is that of the whole stream, as the next neuron reads it."""
+    net = network(name)
+    batches = Batches(net)
+    blocks = find_blocks(net.folded.discovery.graph, attention=WHOLE_ATTENTION)
+    streams = [b for b in blocks if find_boundary(net.folded.discovery, b, "output").shared and len(b) > 1]
+    unit_names = streams[-1]
+    for block in blocks[: blocks.index(unit_names)]:
+        net.settle(block, {})
+    unit = Unit(net, unit_names, batches, Aim("output"))
+    (reader,) = unit.boundary.shared
+    nearest = {n: net.values(n, net.weight(n).integers).to(unit.weights[n]) for n in unit_names}
+    with unit.alone.cut_out(), torch.no_grad():
+        found = [float(unit.loss(0, w)) for w in (unit.weights, nearest)]
+    before = compared(net, unit.boundary, batches[0])[reader]
+    quantized: Any = type("Quantized", (), {"float": net.folded})
+    channels = unit.weights[unit.boundary.readers[reader]].shape[0]
+    for loss in found:
+        after = compared(quantized, unit.boundary, batches[0])[reader]
+        total = sum(float((a - b).double().square().sum()) for a, b in zip(after, before, strict=True))
+        assert loss == pytest.approx(total * channels / sum(a.numel() for a in after), rel=0.01)
+        assert loss > 0
+        net.settle(unit_names, {})  # for the second
 
 
 def test_fisher_weights_of_the_outputs_are_those_of_the_softmax() -> None:

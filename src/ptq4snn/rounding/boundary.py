@@ -22,11 +22,12 @@ class Boundary:
     data: whether the model's input reaches it too.
     fired: neurons inside whose spikes are compared.
     readers: modules outside whose inputs are compared, each with the neuron or projection in front of it.
+    shared: those of them that read a stream: the unit's share of it is known, the rest is recorded.
 
     What is compared is the recipe's `reconstruction`. potential: `neurons` and `outputs`. current: `outputs`,
     of pairs too. output: neurons that the unit drives are inside. Where what they fire meets something else
     on its way (a residual add), and all of that is inside or reaches the unit anyway, it is compared where it
-    is read; else `fired`. Of streams, whose other writers do not reach the unit, its own share is compared.
+    is read; else `fired`. Streams are compared where they are read next, with what the others wrote.
     """
 
     unit: tuple[str, ...]
@@ -38,6 +39,7 @@ class Boundary:
     data: bool
     fired: tuple[str, ...] = ()
     readers: dict[str, str] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -89,12 +91,20 @@ def _behind_neurons(found: Boundary, discovery: Discovery, after: dict[str, set[
             fired.append(name)
         elif not any(before[r] == before[joined] for r in read):  # of several that read the same the first
             read[joined] = name
+    streams = {}
+    for name in found.outputs:
+        if discovery.projections[name].stream is not None:
+            nearest = [r for r in after if r in after[name] - known and r in discovery.neurons]
+            if nearest:  # the next one: behind it others have written too
+                streams[name] = min(nearest, key=lambda r: len(before[r]))
     return replace(
         found,
         inner=found.inner | {*driven},
         neurons=tuple(n for n in found.neurons if n not in driven),
+        outputs=tuple(n for n in found.outputs if n not in streams),
         fired=tuple(fired),
-        readers=read,
+        readers=read | {r: n for n, r in streams.items()},
+        shared=frozenset(streams.values()),
     )
 
 

@@ -9,9 +9,10 @@ What is compared (rounding/boundary.py) is one of
     output      e = S~ - S_float, what a block hands on behind its neurons and adds (BRECQ's); gradients come
                 back through the spikes by the model's own surrogate
 
-Writers of streams, chains and outputs are compared as they are. Inputs are those of the network quantized so
-far, targets those of the float network. The squares, weighted by a Fisher information if that is wanted
-(rounding/fisher.py), are summed over channels and averaged over the rest.
+Writers of streams, chains and outputs are compared as they are; by `output` a stream is compared where it is
+read next, so that the error of what was written before is made up for as well. Inputs are those of the
+network quantized so far, targets those of the float network. The squares, weighted by a Fisher information if
+that is wanted (rounding/fisher.py), are summed over channels and averaged over the rest.
 AdaRound and BRECQ differ in their units alone: single projections, or blocks.
 """
 
@@ -26,7 +27,6 @@ from torch import Tensor
 
 from ptq4snn.calibration.calibration_set import micro_batches
 from ptq4snn.calibration.packed import PackedBatch, pack
-from ptq4snn.discovery.folding import Folded
 from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.rounding.alone import Alone
 from ptq4snn.rounding.boundary import find_boundary
@@ -102,16 +102,28 @@ class Unit:
         self.boundary = find_boundary(network.folded.discovery, names, aim.compared)
         self.alone = Alone(network.folded, self.boundary, batches.traced)
         self.weights = {n: network.float.weight(n) for n in names}
-        numbers = range(len(batches))
-        self.quantized = [self._record(network.folded, i) for i in numbers]
-        self.float = [self._record(network.float, i) for i in numbers]
+        self.quantized: list[Recording] = []
+        self.float: list[Recording] = []
+        self.lost: list[dict[str, list[Tensor]]] = []  # of streams, float minus quantized
+        for x in batches:
+            self._record(x)
         # before the unit is cut out: they need the whole network
         self.minds: list[Weights] = fisher_weights(network, self.boundary, batches) if aim.fisher else []
         self._targets: dict[int, Target] = {}
         self._room = TARGET_BYTES
 
-    def _record(self, folded: Folded, i: int) -> Recording:
-        return record(folded, self.batches[i], self.boundary, self.batches.traced)
+    def _record(self, x: Tensor) -> None:
+        """A batch in both networks."""
+        pair = [
+            record(f, x, self.boundary, self.batches.traced)
+            for f in (self.network.folded, self.network.float)
+        ]
+        now, then = (r.streams for r in pair)
+        self.lost.append({n: [(b - a).half() for a, b in zip(now[n], then[n], strict=True)] for n in now})
+        for recording in pair:
+            recording.streams.clear()
+        self.quantized.append(pair[0])
+        self.float.append(pair[1])
 
     def target(self, i: int) -> Target:
         """What the float unit puts out behind float inputs."""
@@ -120,11 +132,23 @@ class Unit:
         with torch.no_grad():
             reached = self.alone.run(self.batches.packed[i], self.weights, self.float[i])
             potentials = {n: self._potential(n, steps, i) for n, steps in reached.neurons.items()}
-        found = Target(potentials, reached.outputs)
+            outputs = reached.outputs | self._streams(i)
+        found = Target(potentials, outputs)
         if found.nbytes <= self._room:
             self._targets[i] = found
             self._room -= found.nbytes
         return found
+
+    def _streams(self, i: int) -> dict[str, list[Tensor]]:
+        """What the unit's share of a stream should be for the whole to be as in float.
+
+        whole = share + rest in both networks, and the quantized one still has the unit's float weights:
+        whole_float - rest = (whole_float - whole) + share
+        """
+        if not self.boundary.shared:
+            return {}
+        share = self.alone.run(self.batches.packed[i], self.weights, self.quantized[i]).outputs
+        return {n: [d.to(u) + u for d, u in zip(ds, share[n], strict=True)] for n, ds in self.lost[i].items()}
 
     def _weights(self, i: int, name: str) -> tuple[Tensor, ...]:
         return tuple(w.to(self.alone.like) for w in self.minds[i][name]) if self.minds else ()
