@@ -71,8 +71,8 @@ def images() -> Callable[..., Tensor]:
 
 @pytest.fixture(scope="session")
 def observed() -> Prepared:
-    """The small network, folded and observed on 48 images. Read only."""
+    """The small network, folded and observed on 32 of 64 images. Read only."""
     from ptq4snn.pipeline import prepare  # here, so that tests of single parts do not import the whole
     from ptq4snn.recipe import Recipe
 
-    return prepare(build(), pixels(48), Recipe(holdout=16, sensitivity_batches=1))
+    return prepare(build(), pixels(64), Recipe(holdout=16, sensitivity_batches=1))

@@ -97,22 +97,28 @@ def opened(samples: Any, **options: Any) -> tuple[Calibration, Tensor, list[Tens
 def test_split_of_a_large_set() -> None:
     c, first, streamed = opened(numbered(1000), size=16, holdout=128, keep=160)
     assert names(c.held_out) == chunks(128, 16)
-    assert names(streamed) == [[i + 128 for i in b] for b in chunks(872, 16)]
+    assert names(c.reporting) == [[i + 128 for i in b] for b in chunks(128, 16)]
+    assert names(streamed) == [[i + 256 for i in b] for b in chunks(744, 16)]
     assert names(c.kept) == names(streamed[:10])
     assert torch.equal(first, c.held_out[0])
     assert c.total == 1000
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 16, 17, 40, 64, 100, 256, 272, 273])
+@pytest.mark.parametrize("n", [1, 2, 5, 16, 17, 40, 48, 49, 64, 100, 256, 272, 511, 512, 600])
 def test_small_sets(n: int) -> None:
     """Some samples to judge on and some to observe, whatever there is; no sample twice if it can be."""
     c, _, streamed = opened(numbered(n), size=16, holdout=128, keep=32)
-    held, seen, kept = ([i for b in names(part) for i in b] for part in (c.held_out, streamed, c.kept))
+    held, told, seen, kept = (
+        [i for b in names(part) for i in b] for part in (c.held_out, c.reporting, streamed, c.kept)
+    )
     assert held and seen
-    assert sorted({*held, *seen}) == list(range(n))
-    assert len(streamed) >= len(c.held_out)
-    if n >= 64:
-        assert not {*held} & {*seen}
+    assert sorted({*held, *told, *seen}) == list(range(n))
+    assert not {*held} & {*told} and not {*told} & {*seen}
+    if n > 32:  # three micro-batches
+        assert not {*held} & {*seen} and len(c.reporting) == len(c.held_out)
+        assert len(streamed) >= len(held) // 16 + len(told) // 16 - 1
+    else:
+        assert not told
     assert c.total == n
     assert kept == seen[:32]
 
@@ -147,8 +153,8 @@ def test_memory_follows_what_is_kept_not_the_data() -> None:
     c.open()
     for x in c.stream():
         del x
-    # held out, kept, one batch of the user's, what is left of the one before joined with it, one micro-batch
-    assert max(alive) <= 32 + 48 + 3 * 100 + 16 * 4
+    # both held-out parts, kept, a batch of the user's, what is left of the one before with it, a micro-batch
+    assert max(alive) <= 2 * 32 + 48 + 3 * 100 + 16 * 4
     assert max(alive[8:]) <= max(alive[4:8])
 
 

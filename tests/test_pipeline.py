@@ -27,7 +27,7 @@ from ptq4snn.tuning.judging import judge
 # the paper's procedure with weights rounded to the nearest, whatever the defaults are
 PLAIN: dict[str, Any] = {
     "rounding": "nearest", "allocation": "mpba", "objective": "squared_error", "sequential": False,
-    "zero_point": "none", "joint": None,
+    "zero_point": "none", "joint": None, "uniform_competes": False,
 }  # fmt: skip
 SMALL: dict[str, Any] = {"holdout": 16, "sensitivity_batches": 1, **PLAIN}
 
@@ -329,6 +329,9 @@ def test_uniform_widths_compete(allocation: str) -> None:
         wins = preferred([verdict(prepared, q) for q in (alone, even)])
         assert both.plan.neurons == (alone, even)[wins].plan.neurons
         assert both.plan.mixed == (wins == 0)
+        *others, last = both.report["trials"]
+        assert others == alone.report["trials"]
+        assert (last["name"], last["average_bits"], last["beta"]) == ("uniform", 4.0, None)
         won.append(wins == 1)
     # both sides of the choice were seen; the least flips of all are seldom those of the same width for all
     assert not all(won) and (any(won) or allocation == "benefit")
@@ -470,7 +473,8 @@ def test_the_16_bit_stem_of_coupling_none_has_range(observed: Prepared) -> None:
     assert set(stem.bits) == {16}
     high = torch.tensor(stem.scales, dtype=torch.float64) * 32767
     st = observed.seen.neurons["sn1"]
-    assert bool((high >= torch.maximum(st.low.abs(), st.high.abs())).all())
+    assert bool((high >= torch.maximum(st.low.abs(), st.high.abs()) / 2).all())  # every 16th state is counted
+    assert bool((high > observed.folded.specs["sn1"].theta).all())
     assert all(
         set(n.bits) == {32} and set(n.k) == {-n.shift} for n in plan.neurons.values() if n.name != "sn1"
     )

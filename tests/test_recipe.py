@@ -20,7 +20,7 @@ def test_defaults_are_those_of_the_method() -> None:
     r = Recipe()
     assert (r.weights, r.membrane, r.coupling) == (4, 4.0, "bridge")
     assert r == Recipe.parse("best-fast+w4m4")
-    assert (r.calibration, r.holdout, r.micro_batch, r.sensitivity_batches) == (1024, 128, 16, 10)
+    assert (r.calibration, r.holdout, r.micro_batch, r.sensitivity_batches) == (1024, 128, 16, "auto")
     assert r.beta_grid == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0) and r.percentile_grid == (96.0, 97.0, 98.0, 99.0)
     assert (r.first_bits, r.first_membrane, r.last_bits, r.chain_bits) == (8, 16, 8, 8)
     assert (r.lambda_mem, r.beta, r.percentile, r.seed) == (1.0, None, None, 0)
@@ -153,7 +153,8 @@ def test_every_word_sets_its_field_and_no_other(field: str, word: str) -> None:
 def test_every_option_sets_what_it_says(word: str) -> None:
     paper = Recipe.parse("paper+uniform+replay")
     found = Recipe.parse(f"paper+uniform+replay+{word}")
-    assert found == paper.replace(**OPTIONS[word]) != paper
+    assert found == paper.replace(**OPTIONS[word])
+    assert (found == paper) == (word == "mixed-only")  # what the paper does
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,10 @@ def test_the_paper_is_the_paper_after_any_word() -> None:
     assert (paper.rounding, paper.coupling, paper.allocation) == ("brecq", "bridge", "mpba")
     assert (paper.objective, paper.state_rounding, paper.sequential) == ("squared_error", "even", False)
     assert (paper.correction, paper.zero_point, paper.widths) == ("none", "none", (2, 4, 8))
-    assert not paper.uniform_competes
+    assert not paper.uniform_competes and Recipe().uniform_competes
+    assert (
+        Recipe.parse("paper+competing").uniform_competes and not Recipe.parse("mixed-only").uniform_competes
+    )
     for word in [*PRESETS, *OPTIONS, *(w for values in CHOICES.values() for w in values)]:
         assert Recipe.parse(f"{word}+paper") == paper, word
 

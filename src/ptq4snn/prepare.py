@@ -30,6 +30,7 @@ from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same
 from ptq4snn.modules.running import fastest
 from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.observation.observe import Observation, observe
+from ptq4snn.observation.reliability import Sensitivity
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
@@ -47,10 +48,10 @@ class Cache:
     """What one recipe had to compute on a prepared model, and the next may use: nothing in it changes a
     result."""
 
-    logits: list[Tensor] = field(default_factory=list)  # of the float model, on the held-out samples
+    logits: list[Tensor] = field(default_factory=list)  # of the float model, on the samples that choose
     noise: tuple[float, float] | None = None  # KL and agreement of a jittered float model
     traces: dict[str, Trace] = field(default_factory=dict)  # of the float network
-    sensitivities: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by reference recipe
+    sensitivities: dict[str, Sensitivity] = field(default_factory=dict)  # by reference recipe
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by method, settings and scales
 
 
@@ -58,6 +59,7 @@ class Cache:
 class Prepared:
     """A model folded and observed, and the samples that were kept.
 
+    Whatever is chosen is chosen on `held_out`; what is reported is measured on `reported`.
     `work` is a folder where rounding leaves its finished units, so that it can go on after an interruption.
     """
 
@@ -72,6 +74,7 @@ class Prepared:
     progress: Progress
     excluded: tuple[str, ...] = ()  # modules that stay float by the recipe
     packed: Sequence[PackedBatch] = ()  # all samples that are not held out, if kept
+    reporting: Sequence[Tensor] = ()  # held out as well, and seen by no choice; empty: too few samples
     work: Path | None = None
     cache: Cache = field(default_factory=Cache, repr=False, compare=False)
 
@@ -80,19 +83,24 @@ class Prepared:
         return replace(self, work=None if folder is None else Path(folder))
 
     @property
+    def reported(self) -> Sequence[Tensor]:
+        """What the report measures: samples that chose nothing, if there are any."""
+        return self.reporting or self.held_out
+
+    @property
     def sample(self) -> Tensor:
         """A micro-batch that nothing was chosen by, if there is one."""
-        return (self.held_out or self.kept)[0]
+        return self.reported[0]
 
     def float_logits(self) -> list[Tensor]:
-        """Logits of the float model on the held-out samples."""
+        """Logits of the float model on the samples that choose."""
         if not self.cache.logits:
             batches = join(self.held_out, self.batch_axis)
             self.cache.logits = list(logits(self.folded.model, batches, self.readout))
         return self.cache.logits
 
     def divergence(self, model: nn.Module) -> tuple[float, float]:
-        """Mean KL to the float model and share of equal decisions on the held-out samples."""
+        """Mean KL to the float model and share of equal decisions on the samples that choose."""
         found = logits(model, join(self.held_out, self.batch_axis), self.readout)
         return mean_divergence(zip(self.float_logits(), found, strict=True))
 
@@ -201,13 +209,15 @@ def prepare(
     kept = tuple(calibration.kept) or held_out
     return Prepared(
         model, folded, seen, readout, batch_axis, held_out, kept, calibration.total, progress,
-        excluded, tuple(calibration.packed),
+        excluded, tuple(calibration.packed), tuple(calibration.reporting),
     )  # fmt: skip
 
 
 def _needs_all(recipe: Recipe) -> bool:
     """Whether a stage will want more samples again than the first ones."""
-    return recipe.rounding != "nearest" or (recipe.sensitivity_batches or KEPT + 1) > KEPT
+    batches = recipe.sensitivity_batches
+    some = batches <= KEPT if isinstance(batches, int) else batches == "auto" and recipe.allocation != "mpba"
+    return recipe.rounding != "nearest" or not some
 
 
 def _on(device: Any, model: nn.Module) -> nn.Module:

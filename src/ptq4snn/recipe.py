@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as dataclass_replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ptq4snn.errors import RecipeError
 from ptq4snn.files import short
@@ -54,6 +54,11 @@ class Recipe:
         leaves the least error of the outputs, under the inputs as they are, where no joint search decides);
         or fit (moments below 4 bits, else error).
     iterations: steps of adaround and brecq for each layer or block.
+    reconstruction: what adaround and brecq keep as it was: potential (of the membranes behind the unit),
+        current (outputs of its last projections, AdaRound's W x), or output (what the block hands on, behind
+        its neurons, BRECQ's).
+    fisher: adaround and brecq weigh every element of the error by the squared gradient of the divergence
+        from the float outputs.
     state_rounding: even (half to even) or dither; dither needs shifts, so not coupling "independent".
     arithmetic: integer, as deployed, or float (real thresholds and biases, to measure the gap; not saved).
     leak: exact (as trained, to 15 bits where it is no short fraction); power (the nearest 1 - 2^-n, n to 15:
@@ -70,8 +75,8 @@ class Recipe:
     zero_point: none, or channel: states are stored around an offset of their channel; by replay only, a
         squared error would follow the far tail.
     widths: bits that mpba and benefit give to channels, out of 2, 3, 4 and 8.
-    uniform_competes: the same width for all is tried beside what mpba or benefit found, and kept if it is
-        nearer to the float model held out.
+    uniform_competes: wherever mpba or benefit search, and the budget is a width, the same width for all is
+        one of the trials, and kept if it is nearer to the float model held out.
     joint: search weight scale and k together (by squared error, bridge and layerwise only); None does so for
         models with streams or bare neurons, as the paper does.
     lambda_mem: weight of the state's error in the joint search.
@@ -79,10 +84,11 @@ class Recipe:
     last_bits: bits of the classifier's weights.
     chain_bits: bits of the tensor between two projections without a neuron between them, 8 or 16.
     calibration: samples that are used at most.
-    holdout: samples that score (beta, percentile).
+    holdout: samples that choose: (beta, percentile), objective "auto", allocations; as many again are for the
+        report alone. Each at most a quarter of the micro-batches; of fewer than three the first does both.
     micro_batch: samples per forward pass, whatever batches the data comes in.
     sensitivity_batches: micro-batches that estimate the sensitivity; None: all of the calibration samples
-        that are not held out.
+        that are not held out; "auto": 10, and twice as many until two halves of them rank the channels alike.
     beta: share of the firing rate in a channel's score, the rest is sensitivity; None searches beta_grid.
     percentile: channels above this percentile of the score get 8 bits; None searches percentile_grid.
     beta_grid, percentile_grid: what the search tries.
@@ -100,6 +106,8 @@ class Recipe:
     rounding: str = "gptq"
     weight_scales: str = "fit"
     iterations: int = 20_000
+    reconstruction: str = "potential"
+    fisher: bool = False
     state_rounding: str = "even"
     arithmetic: str = "integer"
     leak: str = "exact"
@@ -109,7 +117,7 @@ class Recipe:
     correction: str = "fit"
     zero_point: str = "channel"
     widths: tuple[int, ...] = (2, 4, 8)
-    uniform_competes: bool = False
+    uniform_competes: bool = True
     joint: bool | None = False
     lambda_mem: float = 1.0
     first_bits: int = 8
@@ -119,7 +127,7 @@ class Recipe:
     calibration: int = 1024
     holdout: int = 128
     micro_batch: int = 16
-    sensitivity_batches: int | None = 10
+    sensitivity_batches: int | Literal["auto"] | None = "auto"
     beta: float | None = None
     percentile: float | None = None
     beta_grid: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -164,7 +172,7 @@ class Recipe:
             choice(name, getattr(self, name), allowed)
         choice("correction", self.correction, CORRECTIONS)
         choice("zero_point", self.zero_point, ZERO_POINTS)
-        for name in ("sequential", "uniform_competes"):
+        for name in ("sequential", "uniform_competes", "fisher"):
             boolean(name, getattr(self, name))
         choice("arithmetic", self.arithmetic, ("integer", "float"))
         choice("leak", self.leak, LEAKS)
@@ -205,8 +213,8 @@ class Recipe:
     def _check_protocol(self) -> None:
         for name in ("calibration", "holdout", "micro_batch", "iterations"):
             integer(name, getattr(self, name), 1)
-        if self.sensitivity_batches is not None:
-            integer("sensitivity_batches", self.sensitivity_batches, 1)
+        if self.sensitivity_batches not in (None, "auto"):
+            integer("sensitivity_batches", self.sensitivity_batches, 1, hint='"auto" takes as many as needed')
         integer("seed", self.seed, 0, 2**63 - 1)
         self._set("lambda_mem", number("lambda_mem", self.lambda_mem, 0))
         if self.beta is not None:

@@ -4,7 +4,7 @@ bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, 
           w2.5m3.5 are averages, of mixed widths
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
-options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, moments
+options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments, fisher
 goals     agreement-97, max-drop-0.5: the smallest model that keeps it; bits are found then
 """
 
@@ -19,8 +19,8 @@ from ptq4snn.hints import hint
 from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
-    "ALLOCATIONS", "CHOICES", "CORRECTIONS", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS", "ROUNDINGS",
-    "STATE_ROUNDINGS", "WEIGHT_SCALES", "WIDTHS", "ZERO_POINTS", "read_words",
+    "ALLOCATIONS", "CHOICES", "CORRECTIONS", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS",
+    "RECONSTRUCTIONS", "ROUNDINGS", "STATE_ROUNDINGS", "WEIGHT_SCALES", "WIDTHS", "ZERO_POINTS", "read_words",
 ]  # fmt: skip
 
 ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
@@ -30,6 +30,7 @@ STATE_ROUNDINGS = ("even", "dither")
 CORRECTIONS = ("fit", "none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")
 WEIGHT_SCALES = ("fit", "error", "moments")
+RECONSTRUCTIONS = ("potential", "current", "output")
 LEAKS = ("exact", "power", "12-bit")
 WIDTHS = (2, 3, 4, 8)
 CHOICES = {  # words of a recipe; no two fields share one, but for "none", which is a coupling
@@ -38,18 +39,20 @@ CHOICES = {  # words of a recipe; no two fields share one, but for "none", which
     "allocation": ALLOCATIONS,
     "objective": OBJECTIVES,
     "state_rounding": STATE_ROUNDINGS,
+    "reconstruction": RECONSTRUCTIONS,
 }
 PAPER: dict[str, Any] = {
     "rounding": "brecq", "coupling": "bridge", "allocation": "mpba", "objective": "squared_error",
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
     "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "shift", "lambda_mem": 1.0,
     "weight_scales": "error", "beta": None, "percentile": None, "sensitivity_batches": None,
+    "reconstruction": "potential", "fisher": False,
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
     "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "fit", "zero_point": "channel",
-    "joint": False, "weight_scales": "fit", "sensitivity_batches": 10,
+    "joint": False, "weight_scales": "fit", "sensitivity_batches": "auto", "uniform_competes": True,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
@@ -66,7 +69,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "3-bit": {"widths": WIDTHS},
     "separate": {"joint": False},
     "competing": {"uniform_competes": True},
+    "mixed-only": {"uniform_competes": False},
     "moments": {"weight_scales": "moments"},
+    "fisher": {"fisher": True},
 }
 BITS = re.compile(r"w(32|[2-8](?:\.\d+)?)m(32|[2-8](?:\.\d+)?)")
 GOAL = re.compile(r"(agreement|max-drop)-(\d+(?:\.\d+)?)")

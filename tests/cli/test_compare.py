@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli.nets import NET
+from report.test_latex import check
 
 import ptq4snn
 from ptq4snn.recipe import Recipe
@@ -36,7 +37,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
 
 
 def test_table_csv_and_json(cli: Cli, net: tuple[str, ...]) -> None:
-    argv = ("compare", *net, "--seeds", "3", "4", "--csv", "runs.csv")
+    argv = ("compare", *net, "--seeds", "3", "4", "--csv", "runs.csv", "--latex", "table.tex")
     argv += ("--methods", "w4m32", "R=reuse+uniform+w4m4", "uniform+w4m2")
     code, out, err = cli(*argv)
     assert code == 0
@@ -54,6 +55,7 @@ def test_table_csv_and_json(cli: Cli, net: tuple[str, ...]) -> None:
     assert [f"{r['score']:.2f}" for r in data["rows"]] == [line.split()[1] for line in lines[2:6]]
     with Path("runs.csv").open() as file:
         rows = list(csv.DictReader(file))
+    check(Path("table.tex").read_text(), 1)
     assert [float(r["score"]) for r in rows] == [r["score"] for r in data["runs"]]
 
 
@@ -81,6 +83,7 @@ def test_options_reach_the_recipes(cli: Cli, net: tuple[str, ...]) -> None:
         (("--methods", "w4m4", "--first-bits", "40"), "first_bits must be"),
         (("--methods", "w4m4", "--seeds", "-1"), "argument --seeds"),
         (("--methods", "w4m4", "--csv", "no/folder.csv"), "--csv no/folder.csv: there is no folder no"),
+        (("--methods", "w4m4", "--latex", "no/t.tex"), "--latex no/t.tex: there is no folder no"),
         (("--methods", "w4m4", "--model", "default"), "the model is named twice"),
         (("--methods", "none.toml"), "cannot read the recipe none.toml"),
         ((), "the following arguments are required: --methods"),

@@ -160,7 +160,11 @@ def test_goals_reach_the_recipe(api: Any, cli: Cli) -> None:
 def test_a_goal_that_is_not_reached_writes_nothing(api: Any, cli: Cli, tmp_path: Path) -> None:
     api.raises = GoalNotReached("no model is known to keep an agreement of 99 %: the best found has 97.00 %")
     code, out, err = cli("quantize", "--agreement", "99")
-    assert (code, out) == (2, "") and "no model is known to keep" in one_sentence(err) and left_over(tmp_path) == []
+    assert (
+        (code, out) == (2, "")
+        and "no model is known to keep" in one_sentence(err)
+        and left_over(tmp_path) == []
+    )
 
 
 def test_float_weights_write_nothing_and_say_so(api: Any, cli: Cli, tmp_path: Path) -> None:

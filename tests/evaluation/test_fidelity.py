@@ -52,8 +52,8 @@ def both(case: Any) -> tuple[Any, Any]:
     p, q = case.prepared, case.model
     names = list(p.folded.discovery.neurons)
     return (
-        oracles.calls(p.folded.model, p.folded.model, names, p.held_out),
-        oracles.calls(q, q.model, names, p.held_out),
+        oracles.calls(p.folded.model, p.folded.model, names, p.reported),
+        oracles.calls(q, q.model, names, p.reported),
     )
 
 
@@ -127,7 +127,7 @@ def test_time_and_batch_on_one_axis(merged: Any) -> None:
     found = compare(p, q).neurons["sn2"].over_time
     before, after = (
         np.concatenate(
-            [c.spikes.reshape(4, 8, -1) for c in oracles.calls(m, inner, ["sn2"], p.held_out)["sn2"]], 1
+            [c.spikes.reshape(4, 8, -1) for c in oracles.calls(m, inner, ["sn2"], p.reported)["sn2"]], 1
         )
         for m, inner in ((p.folded.model, p.folded.model), (q, q.model))
     )
@@ -140,7 +140,7 @@ def test_time_and_batch_on_one_axis(merged: Any) -> None:
 def test_logits_and_inputs(case: Any, found: Fidelity) -> None:
     p, q = case.prepared, case.model
     with torch.no_grad():
-        expected = [torch.cat([m(x) for x in p.held_out]) for m in (p.folded.model, q)]
+        expected = [torch.cat([m(x) for x in p.reported]) for m in (p.folded.model, q)]
     assert (found.kl, found.agreement) == pytest.approx(divergence(*expected))
     assert found.samples == len(expected[0])
 
@@ -148,7 +148,7 @@ def test_logits_and_inputs(case: Any, found: Fidelity) -> None:
 def test_a_segmentation_is_compared_pixel_by_pixel(pixelwise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     p, q = pixelwise.prepared, pixelwise.model
     with torch.no_grad():
-        a, b = (torch.cat([m(x) for x in p.held_out]).double().movedim(1, -1) for m in (p.folded.model, q))
+        a, b = (torch.cat([m(x) for x in p.reported]).double().movedim(1, -1) for m in (p.folded.model, q))
     assert a.shape == (16, 4, 3, 4)  # [B, H/2, W/2, classes]
     kl, equal = [], []
     for x, y in zip(a.flatten(0, 2).tolist(), b.flatten(0, 2).tolist(), strict=True):
@@ -170,7 +170,7 @@ def test_first_samples_of_a_segmentation_are_kept(pixelwise: Any, residual: Any)
     found = compare(p, q)
     assert found.task == "segmentation" and found.examples is not None
     assert (found.examples.classes, len(found.examples.rows)) == (4, 4)
-    x = p.held_out[0][:4]
+    x = p.reported[0][:4]
     with torch.no_grad():
         logits = [m(x) for m in (p.folded.model, q)]
     for i, e in enumerate(found.examples.rows):

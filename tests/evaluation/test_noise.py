@@ -28,7 +28,7 @@ def test_the_floor_is_that_of_the_jittered_model(residual: Any, monkeypatch: Any
     monkeypatch.setattr(noise, "JITTER", 0.05)  # a small network needs more to decide otherwise
     p.cache.noise = None
     kl, agreement = noise_floor(p)
-    x = torch.cat(list(p.held_out), p.batch_axis)
+    x = torch.cat(list(p.reported), p.batch_axis)
     with torch.no_grad():
         expected = p.readout(p.folded.model(x))
         with jittered(p.folded):

@@ -17,7 +17,10 @@ import ptq4snn
 from ptq4snn.discovery.listing import WIDTH as DISCOVERY_WIDTH
 from ptq4snn.errors import SilentNetworkWarning
 from ptq4snn.pipeline import prepare, run
+from ptq4snn.prepare import Cache
 from ptq4snn.recipe import Recipe
+from ptq4snn.report.headline import chosen_on
+from ptq4snn.report.page import render_page
 from ptq4snn.report.screen import WIDTH, screen
 from ptq4snn.report.static import report_of_plan
 from ptq4snn.report.terminal import plain
@@ -128,9 +131,33 @@ def test_trials_and_choice(residual: Any, twice: Any) -> None:
     assert [t["beta"] for t in report["trials"]] == [0.0, 0.8]
     assert all(t["flips"] > 0 for t in report["trials"])
     best = next(t for t in report["trials"] if t["beta"] == report["summary"]["beta"])
-    assert report["summary"]["kl"] == pytest.approx(best["kl"])
-    assert report["summary"]["agreement"] == pytest.approx(best["agreement"])
+    p, q = residual.prepared, residual.model
+    assert p.divergence(q) == pytest.approx((best["kl"], best["agreement"]))
+    told = replace(p, held_out=p.reporting, cache=Cache()).divergence(q)
+    assert told == pytest.approx((report["summary"]["kl"], report["summary"]["agreement"]))
+    assert best["kl"] != pytest.approx(report["summary"]["kl"])  # other samples
+    assert (report["summary"]["choosing"], report["summary"]["choosing_reports"]) == (16, False)
     assert twice.model.report["trials"] == [] and twice.model.report["summary"]["beta"] is None
+
+
+def test_of_few_samples_the_report_says_that_they_chose_too(residual: Any) -> None:
+    assert "choices were made on 16 other held-out samples" in chosen_on(residual.model.report["summary"])
+    p = replace(residual.prepared, reporting=(), cache=Cache())
+    model = run(p, PAPER.replace(allocation="uniform"))
+    report = model.report
+    assert report["summary"]["choosing_reports"]
+    assert report["summary"]["kl"] == pytest.approx(p.divergence(model)[0])
+    for text in (plain(screen(report)), render_page(report, "m")):
+        assert "too few to keep both apart" in " ".join(text.split())
+
+
+def test_how_far_the_sensitivities_would_come_out_again(residual: Any, twice: Any) -> None:
+    found = residual.model.report["summary"]["sensitivity"]
+    assert found["batches"] == 2 and -1 <= found["overall"] <= 1
+    assert twice.model.report["summary"]["sensitivity"] is None  # uniform
+    screened, page = plain(screen(residual.model.report)), render_page(residual.model.report, "m")
+    assert f"split-half of g {found['overall']:.2f}" in " ".join(screened.split())
+    assert "Two halves of 2 micro-batches rank the channels" in page
 
 
 def test_what_the_plan_says(twice: Any) -> None:

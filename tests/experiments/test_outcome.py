@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from experiments.small import FEW, Case
+from report.test_latex import check
 from torch import Tensor, nn
 
 from ptq4snn.allocation.budget import average_bits
@@ -22,6 +23,8 @@ from ptq4snn.experiments.methods import parse_methods
 from ptq4snn.experiments.outcome import Outcome, run_experiment
 from ptq4snn.experiments.paper import RunSetting
 from ptq4snn.models.neuron import LIF
+from ptq4snn.report.figures import figure_made_by, figure_panels
+from ptq4snn.report.png import data_url
 
 QUICK = {**FEW, "rounding": "nearest"}
 OWN = RunSetting("default", None, 4)
@@ -45,8 +48,11 @@ def test_every_experiment_runs_once(name: str, bench: Bench, monkeypatch: pytest
     assert (first.lines, first.csv) == (again.lines, again.csv)
     assert json.loads(json.dumps(first.data)) == again.data
     assert max(map(len, first.lines[:-1])) <= 110
-    assert len(list(csv.reader(first.csv.splitlines()))) > 1
+    if name != "segmentation-examples":  # which the network has none of
+        assert len(list(csv.reader(first.csv.splitlines()))) > 1
+    assert bool(first.latex) == bool(EXPERIMENTS[name].methods)
     if EXPERIMENTS[name].methods:
+        check(first.latex, 1)
         assert first.data["paper"] is None and "paper's" in first.lines[-1]
         assert not any(line.endswith("paper") for line in first.lines)
 
@@ -81,6 +87,8 @@ def test_the_paper_stands_beside_and_is_not_mixed_in(bench: Bench) -> None:
     assert rows["PTQ4SNN W4/M4"].endswith("94.35 (-0.06)")
     assert beside.data["paper"]["rows"]["GPTQ W4/M32"] == {"accuracy": 94.07, "change": -0.34}
     states = done(bench, "packed-state", RunSetting("sew-resnet18-cifar10", "cifar10", 4))
+    check(states.latex, 2)
+    assert r"93.57 ($-$0.84) \\" in beside.latex
     assert any("6.2/90.65/3.15 4.002 5.282 0.387/0.392 0.177" in line for line in states.lines)
 
 
@@ -205,6 +213,34 @@ def test_label_maps(case: Case, tmp_path: Path) -> None:
     assert "mIoU %" in head and "aAcc" in head and "mAcc" in head and head.endswith("paper")
     assert any(line.endswith("90.64 / 60.44 / 73.41") for line in found.lines)
     assert max(map(len, found.lines)) <= 110
+
+
+def test_pictures_of_label_maps(case: Case, tmp_path: Path) -> None:
+    """Image, label, float and quantized prediction of the first test images, as `evaluate` records them."""
+    model = Painter().eval()
+    x = case.test[0][0][:6]
+    with torch.no_grad():
+        labels = model(x).argmax(1)
+    bench = Bench.of(model, case.pool, [(x, labels)], tmp_path)
+    found = done(bench, "segmentation-examples")
+    rows = found.data["rows"]
+    assert len(rows) == 4 and found.data["classes"] == 3 and found.latex == ""
+    colours = torch.tensor(found.data["palette"], dtype=torch.uint8).numpy()
+    for i, r in enumerate(rows):
+        assert r["label"] == r["float"] == data_url(colours[labels[i].numpy()])
+        assert (r["differs"] > 0) == (r["quantized"] != r["float"])
+    assert any(r["differs"] for r in rows)
+    assert found.lines[-3].startswith("4 ") and "%" in found.lines[-3]
+    figure = figure_made_by("segmentation-examples")
+    data = figure.of_experiment(found.data)
+    assert len(figure_panels(figure, data)) == 16 and figure.name == "segmentation"
+    others = Bench.of(model, case.pool, [(x[2:], labels[2:])], tmp_path)  # the same store, other images
+    assert done(others, "segmentation-examples").data["rows"][0]["label"] == rows[2]["label"]
+
+
+def test_without_label_maps_there_are_no_pictures(bench: Bench) -> None:
+    found = done(bench, "segmentation-examples")
+    assert found.data["rows"] == [] and "no label maps" in found.lines[-1]
 
 
 def test_a_misspelt_name() -> None:

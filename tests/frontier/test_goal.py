@@ -1,4 +1,5 @@
-"""What is kept, by the estimate less its standard error; and its intervals against known values and against counting all outcomes."""
+"""What is kept, by the estimate less its standard error; and its intervals against known values and against
+counting all outcomes."""
 
 from __future__ import annotations
 

@@ -164,9 +164,14 @@ def test_a_goal_that_nothing_keeps() -> None:
     with pytest.raises(GoalNotReached) as e:
         ptq4snn.quantize(net, x, f"{FAST}+agreement-99.9")
     text = str(e.value)
-    assert "no model is known to keep an agreement of 99.9 %: the best found, W8 M" in text and "120 held-out" in text
+    assert (
+        "no model is known to keep an agreement of 99.9 %: the best found, W8 M" in text
+        and "120 held-out" in text
+    )
     assert "of weight noise alone" in text and "\n" not in text
-    with pytest.raises(GoalNotReached, match=r"no model is known to keep a drop of at most 0 points.*the float model"):
+    with pytest.raises(
+        GoalNotReached, match=r"no model is known to keep a drop of at most 0 points.*the float model"
+    ):
         ptq4snn.quantize(net, (x, labels(net, x)), f"{FAST}+max-drop-0")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.allocation import mixed
 from ptq4snn.allocation.mixed import reference_sensitivity
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.models.neuron import LIF
-from ptq4snn.prepare import Prepared, prepare
+from ptq4snn.prepare import Cache, Prepared, prepare
 from ptq4snn.recipe import Recipe
 
 T, BATCH, DRAWS = 2, 2, 3
@@ -122,7 +124,7 @@ def by_hand(model: TwoLayers, prepared: Prepared, recipe: Recipe) -> dict[str, T
 def test_sensitivity_on_a_two_layer_net(setting: tuple[TwoLayers, Prepared, Recipe]) -> None:
     model, prepared, recipe = setting
     expected = by_hand(model, prepared, recipe)
-    found = reference_sensitivity(prepared, recipe)
+    found = reference_sensitivity(prepared, recipe).mean()
     assert any(float(g.max()) > 1e-4 for g in expected.values())  # quantization did change spikes
     for name, g in expected.items():
         assert found[name].tolist() == pytest.approx(g.tolist(), rel=1e-4, abs=1e-9), name
@@ -130,8 +132,40 @@ def test_sensitivity_on_a_two_layer_net(setting: tuple[TwoLayers, Prepared, Reci
 
 def test_the_reference_does_not_depend_on_the_allocation(setting: tuple[TwoLayers, Prepared, Recipe]) -> None:
     _, prepared, recipe = setting
-    a = reference_sensitivity(prepared, recipe)
+    a = reference_sensitivity(prepared, recipe).mean()
     b = reference_sensitivity(
         prepared, recipe.replace(membrane=3.0, beta=0.2, coupling="layerwise", weights=8)
-    )
+    ).mean()
     assert all(torch.equal(a[n], b[n]) for n in a)
+
+
+@pytest.mark.parametrize(("level", "batches"), [(-2.0, 2), (2.0, 18)])
+def test_batches_are_doubled_until_the_sensitivities_are_reliable(
+    setting: tuple[TwoLayers, Prepared, Recipe], monkeypatch: pytest.MonkeyPatch, level: float, batches: int
+) -> None:
+    """The first two are enough, or 2, 4, 8, 16, and then all 18 of 20 that are not held out."""
+    _, prepared, recipe = setting
+    monkeypatch.setattr(mixed, "FIRST_BATCHES", 2)
+    monkeypatch.setattr(mixed, "RELIABLE", level)
+    prepared = replace(prepared, cache=Cache())
+    found = reference_sensitivity(prepared, recipe.replace(sensitivity_batches="auto"))
+    assert found.batches == batches
+    same = reference_sensitivity(prepared, recipe.replace(sensitivity_batches=batches)).mean()
+    assert all(torch.equal(g, same[n]) for n, g in found.mean().items())
+
+
+def test_between_too_few_and_all(
+    setting: tuple[TwoLayers, Prepared, Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops at the first doubling that reaches the level."""
+    _, prepared, recipe = setting
+    counts = (2, 4, 8, 16)
+    reached = []
+    for count in counts:
+        found = reference_sensitivity(prepared, recipe.replace(sensitivity_batches=count))
+        reached.append(found.reliability(["a", "b"]).overall or 0.0)
+    level = sorted(reached)[2]
+    monkeypatch.setattr(mixed, "FIRST_BATCHES", 2)
+    monkeypatch.setattr(mixed, "RELIABLE", level)
+    auto = reference_sensitivity(replace(prepared, cache=Cache()), recipe.replace(sensitivity_batches="auto"))
+    assert auto.batches == counts[next(i for i, r in enumerate(reached) if r >= level)]

@@ -72,11 +72,13 @@ def report(
 def summary(recipe: str, steps: int, task: str) -> Data:
     return {
         "version": "0.1.0", "arithmetic": "integer", "steps": steps, "task": task, "samples": 1024,
-        "held_out": 128, "recipe": Recipe.parse(recipe).to_dict(), "beta": 0.8, "percentile": 97.0,
+        "held_out": 128, "choosing": 128, "choosing_reports": False,
+        "recipe": Recipe.parse(recipe).to_dict(), "beta": 0.8, "percentile": 97.0,
         "agreement": 0.9609375, "kl": 0.00412, "noise_floor": {"kl": 0.0031, "agreement": 0.979},
         "average_bits": 4.0, "average_bits_all": 5.282,
         "bits_split": {"2": 0.2, "4": 0.7, "8": 0.1}, "saturation": 0.612, "flip_rate": 0.0123, "emd": 0.0021,
-        "firing_rate": {"before": 0.142, "after": 0.1431}, "objective": "replay", "channels": 4800,
+        "firing_rate": {"before": 0.142, "after": 0.1431}, "objective": "replay",
+        "sensitivity": {"batches": 20, "overall": 0.83, "within_layers": 0.41}, "channels": 4800,
         "silent_channels": {"before": 11, "after": 13}, "leak_error": 0.0, "excluded": {},
         "weight_bytes": {"float": 44_695_552, "quantized": 5_615_000, "scales": 19_000, "biases": 19_000},
         "state_bytes": {

@@ -23,6 +23,7 @@ from ptq4snn.report.figures import (
     allocation,
     distributions,
     figure_data,
+    figure_made_by,
     figure_panels,
     find_figure,
     layers,
@@ -70,7 +71,8 @@ def test_one_module_for_each_figure() -> None:
         assert f.absent(samples.report()), "why it is missing"
     assert {f.name for f in FIGURES.values() if f.heading is None} == {"time", "methods"}
     drawn_as_text = {e.name for e in EXPERIMENTS.values() if e.kind == "figure"}
-    assert {f.name for f in FIGURES.values() if f.text is not None} == drawn_as_text
+    assert {f.experiment or f.name for f in FIGURES.values() if f.text is not None} == drawn_as_text
+    assert all(figure_made_by(name).text for name in drawn_as_text)
 
 
 def test_every_figure_has_a_run_that_shows_it() -> None:

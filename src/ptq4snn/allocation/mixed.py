@@ -16,17 +16,22 @@ from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
+from ptq4snn.observation.reliability import Reliability, Sensitivity
 from ptq4snn.observation.sensitivity import sensitivity
 from ptq4snn.prepare import Prepared
 from ptq4snn.recipe import Recipe
 from ptq4snn.words import WIDTHS
 
-__all__ = ["Allocation", "Candidates", "allocate_bits", "is_mixed", "reference_sensitivity"]
+__all__ = [
+    "Allocation", "Candidates", "allocate_bits", "is_mixed", "reference_sensitivity", "score_reliability",
+]  # fmt: skip
 
 REFERENCE_BITS = 4
+FIRST_BATCHES = 10  # of "auto"
+RELIABLE = 0.8  # split-half rank correlation of all channels, for the mean of both halves
 
 
-def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> dict[str, Tensor]:
+def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> Sensitivity:
     """g_c of the common 4-bit reference (W4 nearest, 4-bit states, bridge), fixed before any allocation."""
     reference = recipe.replace(
         weights=REFERENCE_BITS, membrane=REFERENCE_BITS, coupling="bridge", allocation="uniform",
@@ -39,16 +44,41 @@ def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> dict[str, Tenso
     if key not in known:
         assembly = Assembly(Lattice.of(prepared.folded, prepared.seen, reference))
         model = QuantizedModel(prepared.model, assembly.plan(assembly.uniform_bits()), assembly.integers())
-        total = len((prepared.packed or prepared.kept)[: recipe.sensitivity_batches])
-        batches = prepared.samples_again(recipe.sensitivity_batches)
-        tracked = prepared.progress.track(batches, total, "measuring sensitivity")
-        known[key] = sensitivity(prepared.folded, model, tracked, prepared.readout)
+        known[key] = _measured(prepared, assembly, model)
     return known[key]
+
+
+def _measured(prepared: Prepared, assembly: Assembly, reference: QuantizedModel) -> Sensitivity:
+    """g_c over the recipe's micro-batches; by "auto" over twice as many again and again, until both halves
+    of them rank the channels alike or there are no more."""
+    wanted, names = assembly.recipe.sensitivity_batches, budgeted(assembly)
+    count = wanted if isinstance(wanted, int) else None
+    total, stop = len((prepared.packed or prepared.kept)[:count]), FIRST_BATCHES
+    found = Sensitivity()
+    for x in prepared.progress.track(prepared.samples_again(count), total, "measuring sensitivity"):
+        found.add(sensitivity(prepared.folded, reference, x, prepared.readout))
+        if wanted == "auto" and found.batches == stop:
+            if (found.reliability(names).overall or 0.0) >= RELIABLE:
+                break
+            stop *= 2
+    return found
+
+
+def budgeted(assembly: Assembly) -> list[str]:
+    """Neurons whose states are inside the budget."""
+    return [n for n in assembly.lattice.neurons if assembly.in_budget(n)]
+
+
+def score_reliability(prepared: Prepared, assembly: Assembly) -> Reliability | None:
+    """How far the g_c that bits were given by would come out again; None where none were."""
+    if assembly.recipe.allocation != "mpba" or not is_mixed(assembly):
+        return None
+    return reference_sensitivity(prepared, assembly.recipe).reliability(budgeted(assembly))
 
 
 def eligible(prepared: Prepared, assembly: Assembly) -> tuple[list[str], list[int], Channels]:
     """Neurons inside the budget, their numbers of channels, and all these channels in one row."""
-    names = [n for n in assembly.lattice.neurons if assembly.in_budget(n)]
+    names = budgeted(assembly)
     layouts = [prepared.folded.discovery.neurons[n] for n in names]
     sizes = [i.layout.channels for i in layouts]
     elements, last = (
@@ -77,7 +107,7 @@ class Candidates:
     @classmethod
     def of(cls, prepared: Prepared, assembly: Assembly) -> Candidates:
         names, sizes, channels = eligible(prepared, assembly)
-        g = reference_sensitivity(prepared, assembly.recipe)
+        g = reference_sensitivity(prepared, assembly.recipe).mean()
         return cls(
             names,
             sizes,
@@ -131,7 +161,8 @@ def is_mixed(assembly: Assembly) -> bool:
 def allocate_bits(
     prepared: Prepared, assembly: Assembly, judged: Callable[[Plan], Verdict]
 ) -> list[Allocation]:
-    """The best allocation by score or benefit, and the uniform one beside it if that competes."""
+    """The best allocation by score or benefit; and the uniform one, which is tried among the others wherever
+    a search is made and the budget is a width, and competes with the best of them once both are tuned."""
     recipe = assembly.recipe
     uniform = Allocation.uniform(assembly)
 
@@ -140,9 +171,10 @@ def allocate_bits(
 
     by_name = allocate_by_score if recipe.allocation == "mpba" else allocate_by_benefit
     bits, best, trials = by_name(prepared, assembly, judge)
-    mixed = Allocation({**uniform.bits, **bits}, best, trials)
-    competes = recipe.uniform_competes and recipe.membrane in WIDTHS
-    return [mixed, replace(uniform, trials=trials)] if competes else [mixed]
+    if not (recipe.uniform_competes and trials and recipe.membrane in WIDTHS):
+        return [Allocation({**uniform.bits, **bits}, best, trials)]
+    trials = [*trials, Trial(None, None, judge({}), recipe.membrane, "uniform")]
+    return [Allocation({**uniform.bits, **bits}, best, trials), replace(uniform, trials=trials)]
 
 
 Judge = Callable[[Bits], Verdict]

@@ -1,7 +1,7 @@
 """The calibration set: whatever batches the user gives, re-chunked to fixed micro-batches.
 
-Samples are read once, in order. The first ones are kept: `holdout` of them for the choice of (beta, P) and
-for the report, the next `kept` for the sensitivity. Memory follows these two numbers, not the data set,
+Samples are read once, in order. The first ones are kept: `holdout` of them choose, as many again do nothing
+but report, the next `keep` are for the sensitivity. Memory follows these two numbers, not the data set,
 unless all samples are to be `remember`ed, packed, for stages that need several passes.
 """
 
@@ -139,41 +139,42 @@ class Calibration:
     device: Any = None
     remember: bool = False
     packed: list[PackedBatch] = field(default_factory=list)  # all that was streamed, if remembered
-    held_out: list[Tensor] = field(default_factory=list)
+    held_out: list[Tensor] = field(default_factory=list)  # what choices are judged on
+    reporting: list[Tensor] = field(default_factory=list)  # what no choice saw; empty: too few samples
     kept: list[Tensor] = field(default_factory=list)
     total: int = 0
     _stream: Iterator[Tensor] | None = None
     _ahead: list[Tensor] = field(default_factory=list)
     _kind: torch.dtype | None = None
-    _apart: int = 0  # held-out micro-batches that `stream` does not hand out
+    _apart: int = 0  # micro-batches that `stream` does not hand out
     _steps: int | None = None  # that the first sample has; where it is known, other lengths are checked
 
     def open(self) -> Tensor:
         """Read ahead far enough to split; returns the first micro-batch, for tracing."""
         self._stream = micro_batches(self.samples, self.size, self.batch_axis, self.limit, self.device)
-        wanted = 2 * -(-self.holdout // self.size)
+        wanted = -(-self.holdout // self.size)
         for x in self._stream:
             self._ahead.append(x)
-            if len(self._ahead) > wanted:
+            if len(self._ahead) >= 4 * wanted:
                 break
-        share = -(-self.holdout // self.size) if len(self._ahead) > wanted else len(self._ahead) // 4
-        self.held_out, self._apart = self._ahead[:share], share
-        self._ahead = self._ahead[share:]
+        share = min(wanted, (len(self._ahead) + 1) // 4)  # of three one each
+        self.held_out, self.reporting = self._ahead[:share], self._ahead[share : 2 * share]
+        self._ahead, self._apart = self._ahead[2 * share :], 2 * share
+        self.total = sum(x.shape[self.batch_axis] for x in (*self.held_out, *self.reporting))
         if not self.held_out:  # too few samples to hold any out: judge on the ones there are
             self.held_out = self._ahead[:1]
-        self.total = sum(x.shape[self.batch_axis] for x in self.held_out[:share])
         return self.held_out[0]
 
     def cast(self, kind: torch.dtype) -> Tensor:
         """All samples in this type from here on; returns the first micro-batch again."""
         self._kind = kind
-        self.held_out = [x.to(kind) for x in self.held_out]
+        self.held_out, self.reporting = ([x.to(kind) for x in p] for p in (self.held_out, self.reporting))
         return self.held_out[0]
 
     def of_steps(self, steps: int) -> None:
         """Refuse samples that differ along another axis than that of their time steps."""
         self._steps = steps
-        for x in self.held_out:
+        for x in (*self.held_out, *self.reporting):
             check_lengths(x, self.held_out[0], self.batch_axis, steps)
 
     def stream(self) -> Iterator[Tensor]:

@@ -24,12 +24,13 @@ def run(args: argparse.Namespace) -> None:
     if args.baseline is not None:
         find_baseline(methods, args.baseline)
     name_model(args)
-    if args.csv is not None:
-        check_target(args.csv, "--csv")
+    for option in ("csv", "latex"):
+        if getattr(args, option) is not None:
+            check_target(getattr(args, option), f"--{option}")
 
     from ptq4snn.cli.inputs import load_data, load_device, load_whole_model
     from ptq4snn.experiments.compare import compare
-    from ptq4snn.experiments.comparison_tables import raw_csv, text_table
+    from ptq4snn.experiments.comparison_tables import latex, raw_csv, text_table
     from ptq4snn.progress import for_terminal
 
     comparison = compare(
@@ -48,6 +49,8 @@ def run(args: argparse.Namespace) -> None:
     )
     if args.csv is not None:
         write_whole(Path(args.csv), raw_csv(comparison))
+    if args.latex is not None:
+        write_whole(Path(args.latex), latex(comparison))
     if args.json:
         print(json.dumps(comparison.to_dict(), indent=2))
     else:

@@ -45,10 +45,16 @@ def run(args: argparse.Namespace) -> None:
     base = Path(args.out) / f"{experiment.name}.{name}.{ran_as}"
     write_whole(base.with_name(f"{base.name}.json"), text + "\n")
     write_whole(base.with_name(f"{base.name}.csv"), outcome.csv)
+    if outcome.latex:
+        write_whole(base.with_name(f"{base.name}.tex"), outcome.latex)
     if args.json:
         print(text)
     else:
-        print("\n".join([*outcome.lines, f"data: {base}.json and .csv"]))
+        print(
+            "\n".join(
+                [*outcome.lines, f"data: {base}.json and .csv" + (", table: .tex" if outcome.latex else "")]
+            )
+        )
 
 
 def list_experiments(as_json: bool) -> None:

@@ -309,6 +309,7 @@ def compare_options(p: argparse.ArgumentParser) -> None:
     )
     protocol_options(p, "runs/compare", [0])
     p.add_argument("--csv", metavar="FILE", help="write one line a run")
+    p.add_argument("--latex", metavar="FILE", help="write the table as LaTeX, for \\usepackage{booktabs}")
 
 
 def protocol_options(p: argparse.ArgumentParser, out: str, seeds: list[int]) -> None:

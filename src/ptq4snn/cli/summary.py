@@ -11,7 +11,7 @@ import json
 from ptq4snn.cli.ways import ways_beside
 from ptq4snn.report.comparison_text import comparison_table
 from ptq4snn.report.deployment import deployment_lines
-from ptq4snn.report.figures import FIGURES
+from ptq4snn.report.figures import figure_made_by
 from ptq4snn.report.finished_run import REPORT, Run, read_run, whole
 from ptq4snn.report.terminal import show, show_lines
 
@@ -37,4 +37,4 @@ def lines(found: Run) -> list[str]:
     head = [f"{data['title']} ({data['part']} of the paper)", ""] if found.kind == "experiment" else []
     if "runs" in data:
         return head + comparison_table(found.comparison)
-    return head + FIGURES[data["experiment"]].lines(data)
+    return head + figure_made_by(data["experiment"]).lines(data)

@@ -11,10 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ptq4snn.discovery.graph import Graph, Node
+from ptq4snn.discovery.operations import KINDS
 
-__all__ = ["INPUT", "OUTPUT", "calls", "find_blocks", "readers"]
+__all__ = ["INPUT", "OUTPUT", "WHOLE_ATTENTION", "calls", "find_blocks", "readers"]
 
 LARGEST = 8  # projections of one block
+WHOLE_ATTENTION = 24  # of an attention, where it is to be kept whole
+PRODUCTS = KINDS["multiply"] + KINDS["product"]
 INPUT, OUTPUT = "<input>", "<output>"  # of the model, among the readers
 ENTRY = 0
 EXIT = 1
@@ -27,6 +30,7 @@ class Flow:
     after: list[set[int]] = field(default_factory=lambda: [set(), set()])
     projection: dict[int, str] = field(default_factory=dict)
     neuron: dict[int, str] = field(default_factory=dict)
+    products: set[int] = field(default_factory=set)  # operations that multiply data by data
 
     def vertex(self) -> int:
         self.after.append(set())
@@ -42,11 +46,19 @@ def calls(graph: Graph) -> dict[str, int]:
     return counts
 
 
-def find_blocks(graph: Graph, largest: int = LARGEST) -> list[tuple[str, ...]]:
+def find_blocks(graph: Graph, largest: int = LARGEST, attention: int = 0) -> list[tuple[str, ...]]:
     """Every projection in one block, in execution order: the largest of at most `largest` projections that
-    holds it, else itself alone."""
-    order = list(calls(graph))
-    regions = [r for r in _regions(_flow(graph)) if 1 < len(r) <= largest]
+    holds it, else itself alone. The smallest block around a product of data and data, which is an attention,
+    may have as many as `attention`."""
+    order, flow = list(calls(graph)), _flow(graph)
+    found = _regions(flow)
+    smallest = sorted(found, key=lambda r: len(r.inside))
+    around = [next((r for r in smallest if v in r.inside), None) for v in flow.products]
+    regions = [
+        r.projections
+        for r in found
+        if 1 < len(r.projections) <= (max(largest, attention) if r in around else largest)
+    ]
     regions.sort(key=len, reverse=True)
     blocks: list[tuple[str, ...]] = []
     placed: set[str] = set()
@@ -91,6 +103,8 @@ def _flow(graph: Graph) -> Flow:
             flow.projection[vertex] = node.target
         if node.kind == "neuron":
             flow.neuron[vertex] = node.target
+        if node.kind == "op" and node.op in PRODUCTS and len(before) > 1:
+            flow.products.add(vertex)
         for b in before - {vertex}:  # a neuron that is handed its own membrane
             flow.after[b].add(vertex)
         at.update(dict.fromkeys(node.outputs, vertex))
@@ -105,8 +119,15 @@ def _identity(node: Node, before: Iterable[int]) -> object:
     return (node.kind, node.target) if node.kind != "op" else (node.target, frozenset(before))
 
 
-def _regions(flow: Flow) -> list[frozenset[str]]:
-    """Projections of every part between a fork and its immediate post-dominator."""
+@dataclass(frozen=True)
+class Region:
+    """A part between a fork and its immediate post-dominator: its vertices, and the projections of them."""
+
+    inside: frozenset[int]
+    projections: frozenset[str]
+
+
+def _regions(flow: Flow) -> list[Region]:
     before: list[set[int]] = [set() for _ in flow.after]
     for v, following in enumerate(flow.after):
         for w in following:
@@ -120,7 +141,8 @@ def _regions(flow: Flow) -> list[frozenset[str]]:
             continue
         inside = _between(flow.after, fork, meet)
         if all(_dominates(dominator, fork, v) for v in inside):
-            regions.append(frozenset(flow.projection[v] for v in inside if v in flow.projection))
+            names = frozenset(flow.projection[v] for v in inside if v in flow.projection)
+            regions.append(Region(frozenset(inside), names))
     return regions
 
 

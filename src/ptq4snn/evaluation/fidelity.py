@@ -1,4 +1,4 @@
-"""How far the quantized network behaves like the float one: both run in lockstep on the held-out samples.
+"""How far the quantized network behaves like the float one: both run in lockstep on the samples that report.
 
 Of each micro-batch the float model runs first and its spikes (bool) and states are held per neuron and step;
 the quantized model's probes take them out again one by one. Memory follows the micro-batch, not the data set.
@@ -128,10 +128,10 @@ class Outputs:
 
 
 def _lockstep(prepared: Prepared, model: QuantizedModel, meters: dict[str, NeuronMeter]) -> Outputs:
-    """Run both models over all held-out samples."""
+    """Run both models over all samples that report."""
     axis, size = prepared.batch_axis, _part_size(prepared)
     found = Outputs(axis)
-    for batch in prepared.held_out:
+    for batch in prepared.reported:
         for x in batch.split(size, axis):
             for meter in meters.values():
                 meter.start(x.shape[axis])
@@ -145,7 +145,7 @@ def _lockstep(prepared: Prepared, model: QuantizedModel, meters: dict[str, Neuro
 
 
 def compare(prepared: Prepared, model: QuantizedModel) -> Fidelity:
-    """One float and one quantized pass over the held-out micro-batches."""
+    """One float and one quantized pass over the micro-batches that report."""
     d, specs = prepared.folded.discovery, prepared.folded.specs
     meters = {n: NeuronMeter(i, model.core(n), specs[n].theta) for n, i in d.neurons.items()}
     inputs = {

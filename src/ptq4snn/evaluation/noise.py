@@ -46,10 +46,11 @@ def jittered(folded: Folded, seed: int = 0) -> Iterator[None]:
 
 
 def noise_floor(prepared: Prepared) -> tuple[float, float]:
-    """KL and agreement of the jittered float model with the float model on the held-out samples."""
+    """KL and agreement of the jittered float model with the float model on the samples that report."""
     if prepared.cache.noise is None:
-        expected, batches = prepared.float_logits(), join(prepared.held_out, prepared.batch_axis)
+        model, batches = prepared.folded.model, join(prepared.reported, prepared.batch_axis)
+        expected = list(logits(model, batches, prepared.readout))
         with jittered(prepared.folded):
-            found = list(logits(prepared.folded.model, batches, prepared.readout))
+            found = list(logits(model, batches, prepared.readout))
         prepared.cache.noise = mean_divergence(zip(expected, found, strict=True))
     return prepared.cache.noise

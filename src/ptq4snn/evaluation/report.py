@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ptq4snn import __version__
+from ptq4snn.allocation.mixed import score_reliability
 from ptq4snn.allocation.search import Trial
 from ptq4snn.assemble import Assembly
 from ptq4snn.cost.accounting import Operations, StateCost, operations, stream_bytes
@@ -21,8 +22,17 @@ from ptq4snn.evaluation.noise import noise_floor
 from ptq4snn.evaluation.rows import neuron_row, projection_row
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
+from ptq4snn.observation.reliability import Reliability
 from ptq4snn.rounding.stage import dead_columns
-from ptq4snn.schema.report_types import BeforeAfter, Report, Silent, StatePackets, Summary, TrialRow
+from ptq4snn.schema.report_types import (
+    BeforeAfter,
+    Report,
+    Silent,
+    SplitHalf,
+    StatePackets,
+    Summary,
+    TrialRow,
+)
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
@@ -31,7 +41,7 @@ __all__ = ["make_report"]
 
 
 def make_report(prepared: Prepared, assembly: Assembly, model: QuantizedModel, trials: list[Trial]) -> Report:
-    """Compare float and quantized model on the held-out samples and count what the plan costs."""
+    """Compare float and quantized model on the samples that report and count what the plan costs."""
     with counted(prepared, model) as meters:
         found = compare(prepared, model)
     plan, d = model.plan, prepared.folded.discovery
@@ -78,6 +88,8 @@ def _summary(prepared: Prepared, assembly: Assembly, plan: Plan, found: Fidelity
         "task": found.task,
         "samples": prepared.samples,
         "held_out": found.samples,
+        "choosing": sum(x.shape[prepared.batch_axis] for x in prepared.held_out),
+        "choosing_reports": not prepared.reporting,
         "recipe": plan.recipe,
         "beta": plan.beta,
         "percentile": plan.percentile,
@@ -99,6 +111,7 @@ def _summary(prepared: Prepared, assembly: Assembly, plan: Plan, found: Fidelity
             name: sum(p.numel() for p in prepared.model.get_submodule(name).parameters())
             for name in plan.excluded
         },
+        "sensitivity": _split_half(score_reliability(prepared, assembly)),
         "objective": "replay" if assembly.traces else "squared_error",
         "weight_bytes": weight_bytes(cost.weights),
         "average_bits_all": state.average_bits,
@@ -113,6 +126,12 @@ def _summary(prepared: Prepared, assembly: Assembly, plan: Plan, found: Fidelity
         "synops": {"before": before.synops, "after": after.synops},
         "energy_pj": {"before": before.energy_pj, "after": after.energy_pj},
     }
+
+
+def _split_half(found: Reliability | None) -> SplitHalf | None:
+    if found is None:
+        return None
+    return {"batches": found.batches, "overall": found.overall, "within_layers": found.within}
 
 
 def _packets(state: StateCost) -> StatePackets:

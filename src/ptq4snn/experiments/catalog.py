@@ -136,6 +136,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "allocation", "score ranking, and 2/4/8 bits in every stage", "Figure mpba_diagram", "figure"
         ),
+        Experiment(
+            "segmentation-examples",
+            "images, labels, float and quantized prediction",
+            "qualitative examples of segmentation",
+            "figure",
+        ),
     )
 }
 

@@ -195,10 +195,13 @@ class Bench:
         self.store.put(setting, found)
         return found, False
 
-    def run_float(self) -> Made:
+    def float_model(self) -> nn.Module:
+        """A copy as it is evaluated."""
         model = copy_model(self.model).eval()
-        model = model if self.conditions.device is None else model.to(self.conditions.device)
-        return {"recipe": None, "report": None, **self.measure(model, 0.0)}
+        return model if self.conditions.device is None else model.to(self.conditions.device)
+
+    def run_float(self) -> Made:
+        return {"recipe": None, "report": None, **self.measure(self.float_model(), 0.0)}
 
     def run(self, recipe: Recipe) -> Made:
         prepared = self.prepared(recipe)

@@ -1,4 +1,4 @@
-"""A comparison as aligned text and as CSV."""
+"""A comparison as aligned text, as LaTeX and as CSV."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ptq4snn.experiments.comparison import Comparison, summary
-from ptq4snn.report.comparison_text import comparison_table
+from ptq4snn.report.comparison_text import comparison_grid, comparison_table
+from ptq4snn.report.latex import latex_table
 from ptq4snn.schema.comparison_types import Run
 
-__all__ = ["raw_csv", "text_table"]
+__all__ = ["latex", "raw_csv", "text_table"]
 
 
 def text_table(comparison: Comparison, paper: Sequence[str] | None = None) -> list[str]:
     """One line a method; `paper` are the cells of a column with the paper's own figures."""
     return comparison_table(comparison.to_dict(), paper)
+
+
+def latex(comparison: Comparison) -> str:
+    """The same table as LaTeX."""
+    return latex_table(comparison_grid(comparison.to_dict()))
 
 
 def record(run: Run) -> dict[str, Any]:

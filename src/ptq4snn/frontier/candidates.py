@@ -79,7 +79,7 @@ class Catalog:
             n.stem and n.carries_state and self.recipe.override(n.name).membrane is None for n in neurons
         )
 
-    def _lattice(self, weights: int) -> Lattice:
+    def _lattice(self, weights: float) -> Lattice:
         """Nearest weights of this width, which tell how each layer is packed."""
         if weights not in self._lattices:
             recipe = self.recipe.replace(weights=weights)
@@ -116,7 +116,7 @@ class Catalog:
             found.append(replace(chosen, recipe=recipe, bytes=self._bytes(recipe), narrower=count))
         return found
 
-    def _widths(self, weights: int) -> dict[str, int | None]:
+    def _widths(self, weights: float) -> dict[str, int | None]:
         return {n: p.weight.bits for n, p in self._lattice(weights).projections.items()}
 
     def _bytes(self, recipe: Recipe) -> int:

@@ -7,8 +7,6 @@ L is the cross entropy of the 4-bit reference against the float model's own deci
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -61,39 +59,34 @@ class SpikeDifference:
         s.register_hook(add)
 
 
-def sensitivity(
-    folded: Folded, reference: QuantizedModel, batches: Iterable[Tensor], readout: Readout
-) -> dict[str, Tensor]:
-    """g_c [C] of every neuron, over the given micro-batches."""
-    total: dict[str, Tensor] = {}
-    count = 0
+def sensitivity(folded: Folded, reference: QuantizedModel, x: Tensor, readout: Readout) -> dict[str, Tensor]:
+    """|z + z^2 / 2| [C] of every neuron on one micro-batch."""
     neurons = folded.discovery.neurons
-    for x in batches:
-        currents = {n for n in neurons if folded.specs[n].emits != "spikes"}
-        recorders = {n: SpikeRecorder(n in currents) for n in neurons}
-        for n, r in recorders.items():
-            folded.core(n).probe = r
-        reset_neurons(folded.model)
-        with torch.no_grad(), same_draws():
-            labels = readout(folded.model(x)).argmax(1)
-        probes = {
-            n: SpikeDifference(
-                neurons[n].layout, recorders[n].spikes, reference.core(n) if n in currents else None
-            )
-            for n in neurons
-        }
-        for n, p in probes.items():
-            folded.core(n).probe = None
-            reference.core(n).probe = p
-        reference.reset_state()
-        with torch.enable_grad(), same_draws(), safe_gradients(), unfinished(reference):
-            loss = F.cross_entropy(readout(reference(x)), labels)
-            loss.backward()
-        for n, p in probes.items():
-            reference.core(n).probe = None
-            z = torch.as_tensor(p.z, dtype=torch.float64).expand(neurons[n].layout.channels).cpu()
-            total[n] = total.get(n, 0) + (z + z.square() / 2).abs()
-        count += 1
+    currents = {n for n in neurons if folded.specs[n].emits != "spikes"}
+    recorders = {n: SpikeRecorder(n in currents) for n in neurons}
+    for n, r in recorders.items():
+        folded.core(n).probe = r
+    reset_neurons(folded.model)
+    with torch.no_grad(), same_draws():
+        labels = readout(folded.model(x)).argmax(1)
+    probes = {
+        n: SpikeDifference(
+            neurons[n].layout, recorders[n].spikes, reference.core(n) if n in currents else None
+        )
+        for n in neurons
+    }
+    for n, p in probes.items():
+        folded.core(n).probe = None
+        reference.core(n).probe = p
+    reference.reset_state()
+    with torch.enable_grad(), same_draws(), safe_gradients(), unfinished(reference):
+        loss = F.cross_entropy(readout(reference(x)), labels)
+        loss.backward()
+    found = {}
+    for n, p in probes.items():
+        reference.core(n).probe = None
+        z = torch.as_tensor(p.z, dtype=torch.float64).expand(neurons[n].layout.channels).cpu()
+        found[n] = (z + z.square() / 2).abs()
     reset_neurons(folded.model)
     reference.reset_state()
-    return {n: g / max(1, count) for n, g in total.items()}
+    return found

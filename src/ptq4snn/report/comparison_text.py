@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ptq4snn.report.text import number, table
+from ptq4snn.report.text import Grid, number
 from ptq4snn.schema.comparison_types import ComparisonData
 
-__all__ = ["comparison_table"]
+__all__ = ["comparison_grid", "comparison_table"]
 
 Column = Literal[
     "score", "spread", "change_from_float", "change_from_baseline", "average_bits", "saturation", "flip_rate"
@@ -17,6 +17,11 @@ SCORED = {"accuracy": "accuracy %", "mIoU": "mIoU %"}
 
 
 def comparison_table(data: ComparisonData, paper: Sequence[str] | None = None) -> list[str]:
+    """The table as text, with what its columns mean."""
+    return [*comparison_grid(data, paper).lines(), *_notes(data)]
+
+
+def comparison_grid(data: ComparisonData, paper: Sequence[str] | None = None) -> Grid:
     """One line a method; `paper` are the cells of a column with the paper's own figures."""
     rows = data["rows"]
 
@@ -39,8 +44,7 @@ def comparison_table(data: ComparisonData, paper: Sequence[str] | None = None) -
     columns += [("bits", column("average_bits")), ("sat. %", column("saturation"))]
     # with the paper's figures there is no room for the flips
     columns.append(("flips %", column("flip_rate", factor=100)) if paper is None else ("paper", paper))
-    body = list(zip(*(cells for _, cells in columns), strict=True))
-    return [*table([title for title, _ in columns], body, left=1), *_notes(data)]
+    return Grid.of([title for title, _ in columns], zip(*(cells for _, cells in columns), strict=True))
 
 
 def _bounds(interval: Sequence[float] | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from ptq4snn.report.headline import score_of
+from ptq4snn.report.headline import chosen_on, score_of
 from ptq4snn.report.units import size, weight_bits
 from ptq4snn.schema.report_types import Neuron, Report, Summary
 
@@ -182,6 +182,9 @@ def notes(report: Report) -> list[str]:
             f"kept in float, and counted nowhere here: {', '.join(excluded)} ({sum(excluded.values()):,} "
             "parameters)"
         )
+    summary = report.get("summary", {})
+    if summary.get("choosing_reports"):
+        found.append(chosen_on(summary))
     silent = report.get("silent")
     if silent and silent.get("before"):
         found.append(f"WARNING: silent in the float network already, first at {silent['before']}")

@@ -34,6 +34,7 @@ class Figure:
 
     look: what it is drawn from in a report, for those that are not under their name in its `figures`.
     of_runs: the same in a file of `compare` or `experiment` that has runs. absent: why a report has none.
+    experiment: the one that makes it, for those that have not its name.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Figure:
     columns: int = 2  # panels side by side in a file
     chooses: bool = False
     one_legend: bool = False  # for all panels of a file
+    experiment: str = ""
 
     def lines(self, data: Data) -> list[str]:
         """The figure as plain text."""
@@ -65,4 +67,5 @@ class Figure:
         """The same of a file of `compare` or `experiment`."""
         if "runs" in found:
             return None if self.of_runs is None else self.of_runs(found)
-        return found if found["experiment"] == self.name and found["rows"] else None
+        made = found["experiment"] == (self.experiment or self.name)
+        return found if made and found["rows"] else None

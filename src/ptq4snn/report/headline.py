@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ptq4snn.report.units import change, percent, significant, size, smaller, weight_bits
 from ptq4snn.schema.report_types import Evaluation, Report, Summary
 
-__all__ = ["Card", "cards", "lead", "score_of", "setting", "title", "warnings"]
+__all__ = ["Card", "cards", "chosen_on", "lead", "score_of", "setting", "title", "warnings"]
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,15 @@ def quality(report: Report) -> Card:
         small,
         (1.0, s["agreement"] or 0.0),
     )
+
+
+def chosen_on(s: Summary) -> str:
+    """Whether the samples behind the figures also chose what was to be chosen."""
+    if "choosing" not in s:  # of an older version
+        return ""
+    if s["choosing_reports"]:
+        return f"the {s['held_out']:,} held-out samples made the choices, too: too few to keep both apart"
+    return f"choices were made on {s['choosing']:,} other held-out samples"
 
 
 def beside_noise(s: Summary) -> str:

@@ -155,6 +155,9 @@ def _short_totals(s: Summary, marks: Marks) -> Iterator[Line]:
         yield _labelled("scales, biases", size(digest.beside_weights(s)))
     if s.get("stream_bytes"):
         yield _labelled("streams (int16)", size(s["stream_bytes"]))
+    if (halves := s.get("sensitivity")) is not None:  # MPBA's g_c
+        rest = f" ({number(halves['within_layers'], '{:.2f}', missing='-')} inside layers)"
+        yield _labelled("split-half of g", number(halves["overall"], "{:.2f}", missing="-"), rest=rest)
     if (noise := s.get("noise_floor")) is not None:  # the float model with 0.01 % of weight noise
         kl = number(noise["kl"], "{:.5f}", missing="-")
         yield _labelled("noise alone", number(noise["agreement"], "{:.2f} %", 100), rest=f" (KL {kl})")

@@ -10,8 +10,10 @@ from ptq4snn.report.deployment import Deployment, deployment_tables
 from ptq4snn.report.digest import widths
 from ptq4snn.report.figures import FIGURES, allocation, distributions, figure_panels
 from ptq4snn.report.finished_run import Run, whole
+from ptq4snn.report.headline import chosen_on
 from ptq4snn.report.panel import Panel
 from ptq4snn.report.payload import Payload
+from ptq4snn.report.units import significant
 from ptq4snn.schema.figure_types import SegmentationRow
 from ptq4snn.schema.report_types import Report
 
@@ -79,7 +81,10 @@ def figure(name: str, report: Report, payload: Payload, *more: str) -> Section:
 
 
 def accuracy(report: Report) -> Section:
-    note = "" if report["evaluations"] else "No labelled data yet: ptq4snn evaluate adds a line here."
+    notes = [] if report["evaluations"] else ["No labelled data yet: ptq4snn evaluate adds a line here."]
+    if apart := chosen_on(report["summary"]):
+        notes.append(f"{apart[0].upper()}{apart[1:]}.")
+    note = " ".join(notes)
     return Section("accuracy", "Accuracy", "Accuracy", tables=[page_tables.accuracy(report)], note=note)
 
 
@@ -116,6 +121,12 @@ def allocated(report: Report, payload: Payload) -> Section:
     found, section = report["figures"].get("allocation"), figure("allocation", report, payload)
     if found and found.get("by") == "uniform" and found.get("average_bits") is not None:
         section.note = f"All states in the budget have {found['average_bits']:g} bits: there is no ranking."
+    if halves := report["summary"].get("sensitivity"):
+        overall, within = (significant(halves[key]) for key in ("overall", "within_layers"))
+        section.note = (
+            f"Two halves of {halves['batches']} micro-batches rank the channels by sensitivity alike to "
+            f"{overall}, inside a layer to {within} (Spearman-Brown; 1: as any others would, 0: noise). "
+        ) + section.note
     others = "; ".join(widths(report))
     section.note = " ".join(filter(None, (section.note, others and f"Widths with a reason: {others}.")))
     if found and any(section.groups):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-__all__ = ["Marks", "aligned", "bar", "number", "printable", "shortened", "sparkline", "table"]
+__all__ = ["Grid", "Marks", "aligned", "bar", "number", "printable", "shortened", "sparkline", "table"]
 
 WIDTH = 110
 GAP = "  "
@@ -60,6 +61,23 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> li
     """Aligned lines under a rule, at most WIDTH columns wide."""
     head, *body = [GAP.join(cells) for cells in aligned([titles, *rows], left)]
     return [head.rstrip(), "-" * len(head), *(line.rstrip() for line in body)]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table before it is set: the first `left` columns are words, the others figures."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+
+    @classmethod
+    def of(cls, titles: Iterable[str], rows: Iterable[Iterable[str]], left: int = 1) -> Grid:
+        return cls(tuple(titles), tuple(tuple(r) for r in rows), left)
+
+    def lines(self) -> list[str]:
+        """As aligned text."""
+        return table(self.titles, self.rows, self.left)
 
 
 def bar(share: float, width: int, marks: Marks = ASCII) -> str:

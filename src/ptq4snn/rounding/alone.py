@@ -27,12 +27,13 @@ from ptq4snn.rounding.network import Enough
 from ptq4snn.rounding.recording import Bits, Countdown, Recording, Trace
 from ptq4snn.rounding.shape_only import ShapeOnly, shape_only
 
-__all__ = ["Alone", "Currents"]
+__all__ = ["Alone", "Currents", "SurrogateCore"]
 
 
 class Currents:
-    """Currents at the places where a unit's error shows. Of neurons step by step, and whether a sequence
-    begins there; of projections call by call."""
+    """What is compared, at the places where a unit's error shows: currents that drive neurons, step by step,
+    and whether a sequence begins there; outputs of projections call by call, and so what a neuron fires or a
+    module outside reads."""
 
     def __init__(self) -> None:
         self.neurons: dict[str, list[tuple[Tensor, bool]]] = {}
@@ -137,7 +138,7 @@ class Alone:
             with suppress(Exception):  # whatever the model's code does with a tensor that has no values
                 data = x.unpack() if self.boundary.data else shape_only(x.content.shape, x.dtype)
                 currents = self._run(data, weights, recorded)
-                if not currents.without_values():
+                if not (currents.without_values() or any(self.left.left.values())):
                     return currents
             self.real = True
         return self._run(x.unpack(), weights, recorded)
@@ -154,25 +155,35 @@ class Alone:
         return self.currents
 
     def add_input(self, neuron: str, x: Tensor, begins: bool) -> None:
-        if neuron in self.left.left:
+        if neuron in self.boundary.readers:
+            self.add_output(neuron, x)
+        elif neuron in self.left.left:
             self.currents.neurons.setdefault(neuron, []).append((x, begins))
             self.left.tick(neuron)
 
+    def add_output(self, name: str, y: Tensor) -> None:
+        self.currents.outputs.setdefault(name, []).append(y)
+        self.left.tick(name)
+
     def _note(self, name: str) -> Any:
         def hook(_m: nn.Module, _args: Any, out: Tensor) -> None:
-            self.currents.outputs.setdefault(name, []).append(out)
-            self.left.tick(name)
+            self.add_output(name, out)
 
         return hook
 
     def _core(self, name: str) -> NeuronCore:
         if name in self.boundary.inner:
-            return SurrogateCore(self.folded.specs[name])
+            core = SurrogateCore(self.folded.specs[name])
+            if name in self.boundary.fired:
+                core.probe = lambda _x, _h, s, _v, _t: self.add_output(name, s)
+            return core
         self.cores[name] = PlayedCore(name, self)
         return self.cores[name]
 
     def _stub(self, name: str) -> Any:
         def forward(x: Tensor, *_args: Any) -> Tensor:
+            if name in self.boundary.readers:
+                self.add_output(name, x)
             given = next(self.given[name])
             return given if isinstance(given, Tensor) else self.nothing(given)
 

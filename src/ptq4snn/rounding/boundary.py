@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from ptq4snn.discovery.blocks import INPUT, readers
+from ptq4snn.discovery.blocks import INPUT, OUTPUT, readers
 from ptq4snn.discovery.discover import Discovery
 
 __all__ = ["Boundary", "find_boundary"]
@@ -20,6 +20,14 @@ class Boundary:
     neurons: neurons outside that its pairs drive; their membrane potentials are compared.
     outputs: its other projections that are read outside (streams, chains, outputs), compared as they are.
     data: whether the model's input reaches it too.
+    fired: neurons inside whose spikes are compared.
+    readers: modules outside whose inputs are compared, each with the neuron or projection in front of it.
+    shared: those of them that read a stream: the unit's share of it is known, the rest is recorded.
+
+    What is compared is the recipe's `reconstruction`. potential: `neurons` and `outputs`. current: `outputs`,
+    of pairs too. output: neurons that the unit drives are inside. Where what they fire meets something else
+    on its way (a residual add), and all of that is inside or reaches the unit anyway, it is compared where it
+    is read; else `fired`. Streams are compared where they are read next, with what the others wrote.
     """
 
     unit: tuple[str, ...]
@@ -29,9 +37,17 @@ class Boundary:
     neurons: tuple[str, ...]
     outputs: tuple[str, ...]
     data: bool
+    fired: tuple[str, ...] = ()
+    readers: dict[str, str] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the error shows."""
+        return (*self.neurons, *self.outputs, *self.fired, *self.readers)
 
 
-def find_boundary(discovery: Discovery, unit: tuple[str, ...]) -> Boundary:
+def find_boundary(discovery: Discovery, unit: tuple[str, ...], compared: str = "potential") -> Boundary:
     after = readers(discovery.graph)
     inner = _inner(discovery, unit, after)
     inside = {*unit, *inner}
@@ -45,7 +61,7 @@ def find_boundary(discovery: Discovery, unit: tuple[str, ...]) -> Boundary:
         if n in discovery.neurons
     }
     plain = [p for p in leaving if not after[p] & driven]
-    return Boundary(
+    found = Boundary(
         unit,
         inner,
         tuple(n for n in entering if n in discovery.neurons),
@@ -53,6 +69,42 @@ def find_boundary(discovery: Discovery, unit: tuple[str, ...]) -> Boundary:
         tuple(n for n in discovery.neurons if n in driven),
         tuple(plain),
         INPUT in entering,
+    )
+    if compared == "current":
+        return replace(found, neurons=(), outputs=tuple(leaving))
+    return _behind_neurons(found, discovery, after) if compared == "output" else found
+
+
+def _behind_neurons(found: Boundary, discovery: Discovery, after: dict[str, set[str]]) -> Boundary:
+    """The same unit with the spiking neurons that it drives inside; what is read as a current or a membrane
+    stays outside."""
+    synapses = {n.synapse for n in discovery.neurons.values()}
+    driven = [n for n in found.neurons if n not in synapses and not discovery.neurons[n].readout]
+    known = {*found.unit, *found.inner, *driven, *found.spikes, *found.currents}
+    before = {r: {n for n, read in after.items() if r in read} for r in after}
+    fired: list[str] = []
+    read: dict[str, str] = {}
+    for name in driven:
+        meets = [r for r in after if r in after[name] - known and r not in (INPUT, OUTPUT)]
+        joined = next((r for r in meets if len(before[r]) > 1 and before[r] <= known), None)
+        if joined is None:
+            fired.append(name)
+        elif not any(before[r] == before[joined] for r in read):  # of several that read the same the first
+            read[joined] = name
+    streams = {}
+    for name in found.outputs:
+        if discovery.projections[name].stream is not None:
+            nearest = [r for r in after if r in after[name] - known and r in discovery.neurons]
+            if nearest:  # the next one: behind it others have written too
+                streams[name] = min(nearest, key=lambda r: len(before[r]))
+    return replace(
+        found,
+        inner=found.inner | {*driven},
+        neurons=tuple(n for n in found.neurons if n not in driven),
+        outputs=tuple(n for n in found.outputs if n not in streams),
+        fired=tuple(fired),
+        readers=read | {r: n for n, r in streams.items()},
+        shared=frozenset(streams.values()),
     )
 
 

@@ -1,8 +1,8 @@
 """The error of a membrane potential and its gradient, from the error of the current.
 
 e[t] = leak keep[t-1] e[t-1] + gain (I~[t] - I[t])     keep: 0 where the float neuron fired and resets hard
-loss = factor sum e^2
-dloss/dI~[t] = gain a[t]                               a[t] = 2 factor e[t] + leak keep[t] a[t+1]
+loss = factor sum w e^2                                w: 1, or weights of the elements
+dloss/dI~[t] = gain a[t]                               a[t] = 2 factor w[t] e[t] + leak keep[t] a[t+1]
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ class Potential:
     begins: tuple[bool, ...]  # steps that start a sequence
     leak: float | Tensor
     gain: float | Tensor
+    weights: tuple[Tensor, ...] = ()  # none: all alike
 
     @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in (*self.currents, *self.resets) if t is not None)
+        return sum(t.nbytes for t in (*self.currents, *self.resets, *self.weights) if t is not None)
 
 
 class _PotentialError(torch.autograd.Function):
@@ -42,7 +43,7 @@ class _PotentialError(torch.autograd.Function):
             if not target.begins[t]:
                 error += _kept(errors[-1], target, t - 1)
             errors.append(error)
-            total += error.square().sum()
+            total += (error.square() * target.weights[t]).sum() if target.weights else error.square().sum()
         ctx.target, ctx.factor = target, factor
         ctx.save_for_backward(*errors)
         return total * factor
@@ -56,6 +57,8 @@ class _PotentialError(torch.autograd.Function):
         for t in reversed(range(len(target.currents))):
             carried_in = _kept(carried, target, t) if carried is not None else None
             adjoint = ctx.saved_tensors[t] * scale
+            if target.weights:
+                adjoint *= target.weights[t]
             if carried_in is not None:
                 adjoint += carried_in
             carried = None if target.begins[t] else adjoint
@@ -70,6 +73,6 @@ def _kept(x: Tensor, target: Potential, t: int) -> Tensor:
 
 
 def potential_error(target: Potential, currents: Sequence[Tensor], factor: float) -> Tensor:
-    """factor * sum e^2 over all steps, differentiable in the currents."""
+    """factor * sum w e^2 over all steps, differentiable in the currents."""
     loss: Tensor = _PotentialError.apply(target, factor, *currents)  # type: ignore[no-untyped-call]
     return loss

@@ -1,18 +1,24 @@
 """Reconstruction (AdaRound, BRECQ): round a unit's weights so that its outputs stay what they were in float.
 
-The target is the MEMBRANE POTENTIAL. Where the unit drives a neuron, the error of its current is filtered as
-the neuron does it, and forgotten where the float neuron resets hard:
+What is compared (rounding/boundary.py) is one of
 
-    e[t] = leak e[t-1] (1 - S_float[t-1]) + gain (I~[t] - I_float[t])
+    potential   where the unit drives a neuron, the error of its current is filtered as the neuron does it,
+                and forgotten where the float neuron resets hard:
+                e[t] = leak e[t-1] (1 - S_float[t-1]) + gain (I~[t] - I_float[t])
+    current     e = I~ - I_float, the outputs W x of its last projections (AdaRound's)
+    output      e = S~ - S_float, what a block hands on behind its neurons and adds (BRECQ's); gradients come
+                back through the spikes by the model's own surrogate
 
-Writers of streams, chains and outputs are compared as they are. Inputs are those of the network quantized so
-far, targets those of the float network. The squares are summed over channels and averaged over the rest.
+Writers of streams, chains and outputs are compared as they are; by `output` a stream is compared where it is
+read next, so that the error of what was written before is made up for as well. Inputs are those of the
+network quantized so far, targets those of the float network. The squares, weighted by a Fisher information if
+that is wanted (rounding/fisher.py), are summed over channels and averaged over the rest.
 AdaRound and BRECQ differ in their units alone: single projections, or blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,17 +27,17 @@ from torch import Tensor
 
 from ptq4snn.calibration.calibration_set import micro_batches
 from ptq4snn.calibration.packed import PackedBatch, pack
-from ptq4snn.discovery.folding import Folded
 from ptq4snn.frameworks.core import FloatCore
 from ptq4snn.rounding.alone import Alone
 from ptq4snn.rounding.boundary import find_boundary
 from ptq4snn.rounding.error import Potential, potential_error
+from ptq4snn.rounding.fisher import Weights, fisher_weights
 from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.recording import Recording, record, trace
 from ptq4snn.rounding.soft import SoftWeight, exponent
 from ptq4snn.rounding.store import Rounded
 
-__all__ = ["Batches", "Reconstruction", "Unit"]
+__all__ = ["Aim", "Batches", "Reconstruction", "Unit"]
 
 BATCH = 32
 LEARNING_RATE = 1e-3
@@ -40,8 +46,19 @@ TARGET_BYTES = 2**28  # of float targets that are kept; the rest is computed aga
 
 
 @dataclass(frozen=True)
+class Aim:
+    """What is to stay as it was."""
+
+    compared: str = "potential"  # or "current", or "output"
+    fisher: bool = False  # elements weigh as much as the outputs mind them
+
+
+POTENTIAL = Aim()
+
+
+@dataclass(frozen=True)
 class Target:
-    """Of one batch: potentials by neuron, outputs of every call by projection."""
+    """Of one batch: potentials by neuron; outputs of projections, spikes and what is read, call by call."""
 
     potentials: dict[str, Potential]
     outputs: dict[str, list[Tensor]]
@@ -71,23 +88,42 @@ class Batches:
     def __getitem__(self, i: int) -> Tensor:
         return self.packed[i].unpack()
 
+    def __iter__(self) -> Iterator[Tensor]:
+        return (packed.unpack() for packed in self.packed)
+
 
 class Unit:
     """One unit with what surrounds it, recorded for every batch in both networks."""
 
-    def __init__(self, network: Network, names: tuple[str, ...], batches: Batches) -> None:
+    def __init__(
+        self, network: Network, names: tuple[str, ...], batches: Batches, aim: Aim = POTENTIAL
+    ) -> None:
         self.network, self.names, self.batches = network, names, batches
-        self.boundary = find_boundary(network.folded.discovery, names)
+        self.boundary = find_boundary(network.folded.discovery, names, aim.compared)
         self.alone = Alone(network.folded, self.boundary, batches.traced)
         self.weights = {n: network.float.weight(n) for n in names}
-        numbers = range(len(batches))
-        self.quantized = [self._record(network.folded, i) for i in numbers]
-        self.float = [self._record(network.float, i) for i in numbers]
+        self.quantized: list[Recording] = []
+        self.float: list[Recording] = []
+        self.lost: list[dict[str, list[Tensor]]] = []  # of streams, float minus quantized
+        for x in batches:
+            self._record(x)
+        # before the unit is cut out: they need the whole network
+        self.minds: list[Weights] = fisher_weights(network, self.boundary, batches) if aim.fisher else []
         self._targets: dict[int, Target] = {}
         self._room = TARGET_BYTES
 
-    def _record(self, folded: Folded, i: int) -> Recording:
-        return record(folded, self.batches[i], self.boundary, self.batches.traced)
+    def _record(self, x: Tensor) -> None:
+        """A batch in both networks."""
+        pair = [
+            record(f, x, self.boundary, self.batches.traced)
+            for f in (self.network.folded, self.network.float)
+        ]
+        now, then = (r.streams for r in pair)
+        self.lost.append({n: [(b - a).half() for a, b in zip(now[n], then[n], strict=True)] for n in now})
+        for recording in pair:
+            recording.streams.clear()
+        self.quantized.append(pair[0])
+        self.float.append(pair[1])
 
     def target(self, i: int) -> Target:
         """What the float unit puts out behind float inputs."""
@@ -95,14 +131,29 @@ class Unit:
             return self._targets[i]
         with torch.no_grad():
             reached = self.alone.run(self.batches.packed[i], self.weights, self.float[i])
-            potentials = {n: self._potential(n, steps) for n, steps in reached.neurons.items()}
-        found = Target(potentials, reached.outputs)
+            potentials = {n: self._potential(n, steps, i) for n, steps in reached.neurons.items()}
+            outputs = reached.outputs | self._streams(i)
+        found = Target(potentials, outputs)
         if found.nbytes <= self._room:
             self._targets[i] = found
             self._room -= found.nbytes
         return found
 
-    def _potential(self, name: str, steps: list[tuple[Tensor, bool]]) -> Potential:
+    def _streams(self, i: int) -> dict[str, list[Tensor]]:
+        """What the unit's share of a stream should be for the whole to be as in float.
+
+        whole = share + rest in both networks, and the quantized one still has the unit's float weights:
+        whole_float - rest = (whole_float - whole) + share
+        """
+        if not self.boundary.shared:
+            return {}
+        share = self.alone.run(self.batches.packed[i], self.weights, self.quantized[i]).outputs
+        return {n: [d.to(u) + u for d, u in zip(ds, share[n], strict=True)] for n, ds in self.lost[i].items()}
+
+    def _weights(self, i: int, name: str) -> tuple[Tensor, ...]:
+        return tuple(w.to(self.alone.like) for w in self.minds[i][name]) if self.minds else ()
+
+    def _potential(self, name: str, steps: list[tuple[Tensor, bool]], i: int) -> Potential:
         spec = self.network.folded.specs[name]
         core, v = FloatCore(spec), None
         resets: list[Tensor | None] = []
@@ -111,7 +162,14 @@ class Unit:
             resets.append(s.bool() if spec.reset == "hard" else None)
         leak, gain = (core._value(p, steps[0][0]) for p in (spec.leak, spec.gain))
         begins_at = tuple(begins for _, begins in steps)
-        return Potential(tuple(x for x, _ in steps), tuple(resets), begins_at, leak, gain)
+        currents = tuple(x for x, _ in steps)
+        return Potential(currents, tuple(resets), begins_at, leak, gain, self._weights(i, name))
+
+    def _channels(self, place: str) -> int:
+        """Of what is compared there; of what is read, those of a neuron in front."""
+        place = self.boundary.readers.get(place, place)
+        neurons = self.network.folded.discovery.neurons
+        return neurons[place].layout.channels if place in neurons else self.weights[place].shape[0]
 
     def loss(self, i: int, weights: Mapping[str, Tensor]) -> Tensor:
         """Error of the unit with these weights on one batch."""
@@ -120,13 +178,14 @@ class Unit:
         losses = []
         for name, steps in reached.neurons.items():
             currents = [x for x, _ in steps]
-            channels = self.network.folded.discovery.neurons[name].layout.channels
-            factor = channels / sum(x.numel() for x in currents)
+            factor = self._channels(name) / sum(x.numel() for x in currents)
             losses.append(potential_error(target.potentials[name], currents, factor))
         for name, calls in reached.outputs.items():
-            channels = self.weights[name].shape[0]
-            squares = [(y - x).square().sum() for y, x in zip(calls, target.outputs[name], strict=True)]
-            losses.append(torch.stack(squares).sum() * (channels / sum(y.numel() for y in calls)))
+            squares = [(y - x).square() for y, x in zip(calls, target.outputs[name], strict=True)]
+            if minds := self._weights(i, name):
+                squares = [s * w for s, w in zip(squares, minds, strict=True)]
+            factor = self._channels(name) / sum(y.numel() for y in calls)
+            losses.append(torch.stack([s.sum() for s in squares]).sum() * factor)
         return torch.stack(losses).sum()
 
     def total(self, integers: Mapping[str, Tensor]) -> float:
@@ -139,8 +198,8 @@ class Unit:
 class Reconstruction:
     """Rounds one unit after the other."""
 
-    def __init__(self, network: Network, iterations: int, seed: int) -> None:
-        self.network, self.iterations, self.seed = network, iterations, seed
+    def __init__(self, network: Network, iterations: int, seed: int, aim: Aim = POTENTIAL) -> None:
+        self.network, self.iterations, self.seed, self.aim = network, iterations, seed, aim
 
     @cached_property
     def batches(self) -> Batches:
@@ -148,7 +207,7 @@ class Reconstruction:
 
     def round_unit(self, names: tuple[str, ...]) -> Rounded:
         """Integers of a unit; the nearest ones if they turn out to be better after all."""
-        unit = Unit(self.network, names, self.batches)
+        unit = Unit(self.network, names, self.batches, self.aim)
         soft = {n: SoftWeight(w, self.network.weight(n)) for n, w in unit.weights.items()}
         with unit.alone.cut_out():
             self._descend(unit, soft)

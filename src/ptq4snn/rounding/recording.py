@@ -42,6 +42,7 @@ class Recording:
 
     spikes: dict[str, list[Bits]]
     currents: dict[str, list[Tensor]]
+    streams: dict[str, list[Tensor]]  # what the boundary's shared neurons read
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Trace:
 def trace(folded: Folded, x: Tensor) -> Trace:
     found = Trace(dict.fromkeys(folded.discovery.neurons, 0), {n: [] for n in folded.discovery.projections})
 
-    def step(name: str, _s: Tensor) -> None:
+    def step(name: str, _x: Tensor, _s: Tensor) -> None:
         found.steps[name] += 1
 
     def call(name: str, out: Tensor) -> None:
@@ -67,12 +68,15 @@ def trace(folded: Folded, x: Tensor) -> Trace:
 
 def record(folded: Folded, x: Tensor, boundary: Boundary, traced: Trace) -> Recording:
     """Run a batch as far as the unit's outputs."""
-    made = Recording({n: [] for n in boundary.spikes}, {n: [] for n in boundary.currents})
+    parts = (boundary.spikes, boundary.currents, boundary.shared)
+    made = Recording({n: [] for n in parts[0]}, {n: [] for n in parts[1]}, {n: [] for n in parts[2]})
     left = Countdown(boundary, traced)
 
-    def step(name: str, s: Tensor) -> None:
+    def step(name: str, x: Tensor, s: Tensor) -> None:
         if name in made.spikes:
             made.spikes[name].append(Bits.of(s))
+        if name in made.streams:
+            made.streams[name].append(x)
         left.tick(name)
 
     def call(name: str, out: Tensor) -> None:
@@ -80,8 +84,9 @@ def record(folded: Folded, x: Tensor, boundary: Boundary, traced: Trace) -> Reco
             made.currents[name].append(out)
         left.tick(name)
 
-    neurons = dict.fromkeys((*boundary.spikes, *boundary.neurons))
-    _watch(folded, x, step, call, neurons, (*boundary.currents, *boundary.outputs))
+    watched = dict.fromkeys((*boundary.spikes, *boundary.currents, *boundary.places))
+    neurons = [n for n in watched if n in folded.discovery.neurons]
+    _watch(folded, x, step, call, neurons, [n for n in watched if n not in neurons])
     return made
 
 
@@ -89,8 +94,8 @@ class Countdown:
     """Calls that are still to come at the places where a unit's error shows; `Enough` behind the last."""
 
     def __init__(self, boundary: Boundary, traced: Trace) -> None:
-        self.left = {n: traced.steps[n] for n in boundary.neurons}
-        self.left |= {n: len(traced.shapes[n]) for n in boundary.outputs}
+        steps, shapes = traced.steps, traced.shapes
+        self.left = {n: steps[n] if n in steps else len(shapes[n]) for n in boundary.places}
 
     def tick(self, name: str) -> None:
         if name in self.left:
@@ -100,13 +105,13 @@ class Countdown:
 
 
 def _watch(
-    folded: Folded, x: Tensor, step: Callable[[str, Tensor], None], call: Callable[[str, Tensor], None],
-    neurons: Iterable[str], projections: Iterable[str],
+    folded: Folded, x: Tensor, step: Callable[[str, Tensor, Tensor], None],
+    call: Callable[[str, Tensor], None], neurons: Iterable[str], projections: Iterable[str],
 ) -> None:  # fmt: skip
-    """One forward pass that tells `step` of every spike tensor and `call` of every projection's output."""
+    """One forward pass that tells `step` of neurons' inputs and spikes, `call` of projections' outputs."""
 
     def probe(name: str) -> Probe:
-        return lambda _x, _h, s, _v, _t: step(name, s)
+        return lambda x, _h, s, _v, _t: step(name, x, s)
 
     def hook(name: str) -> Any:
         def after(_m: nn.Module, _args: Any, out: Tensor) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from ptq4snn.bridge.lattice import Lattice
-from ptq4snn.discovery.blocks import find_blocks
+from ptq4snn.discovery.blocks import WHOLE_ATTENTION, find_blocks
 from ptq4snn.discovery.model_digest import graph_digest
 from ptq4snn.hashing import Hash, code_digest, digest
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding import gptq
 from ptq4snn.rounding.network import Network
-from ptq4snn.rounding.reconstruction import Reconstruction
+from ptq4snn.rounding.reconstruction import Aim, Reconstruction
 from ptq4snn.rounding.store import Rounded, Store
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def dead_columns(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mappin
 
 def _identity(lattice: Lattice, recipe: Recipe) -> str:
     """The hash of what the integers depend on, for one prepared model."""
-    how = [recipe.by_moments] if recipe.rounding == "gptq" else [recipe.iterations, recipe.seed]
+    by_steps = [recipe.iterations, recipe.seed, recipe.reconstruction, recipe.fisher]
+    how = [recipe.by_moments] if recipe.rounding == "gptq" else by_steps
     settings = [recipe.rounding, *how]
     widths = {n: p.weight.bits for n, p in lattice.projections.items()}
     return digest(settings, widths, [p.weight.scales for p in lattice.projections.values()])
@@ -59,7 +60,9 @@ def _identity(lattice: Lattice, recipe: Recipe) -> str:
 def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: str) -> Rounded:
     store = Store(prepared.work, "" if prepared.work is None else _material_digest(prepared, wanted))
     network = Network(prepared, lattice)
-    units = find_blocks(prepared.folded.discovery.graph)
+    # GPTQ sees the inputs of a whole block at once: it must not be larger than it needs to be
+    attention = WHOLE_ATTENTION if recipe.rounding == "brecq" else 0
+    units = find_blocks(prepared.folded.discovery.graph, attention=attention)
     if recipe.rounding == "adaround":
         units = [(name,) for unit in units for name in unit]
     round_unit = _rounder(network, recipe)
@@ -79,7 +82,8 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
 def _rounder(network: Network, recipe: Recipe) -> Callable[[tuple[str, ...]], Rounded]:
     if recipe.rounding == "gptq":
         return partial(gptq.round_unit, network, by_moments=recipe.by_moments)
-    return Reconstruction(network, recipe.iterations, recipe.seed).round_unit
+    how = Aim(recipe.reconstruction, recipe.fisher)
+    return Reconstruction(network, recipe.iterations, recipe.seed, how).round_unit
 
 
 def _material_digest(prepared: Prepared, wanted: str) -> str:

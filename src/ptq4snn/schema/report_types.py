@@ -13,9 +13,8 @@ from ptq4snn.schema.score_types import Metrics, Task
 
 __all__ = [
     "BeforeAfter", "Counts", "Evaluation", "Exponents", "NeuroBench", "NeuroBenchCounts", "Neuron",
-    "OverTime", "Projection", "Rates", "Report", "Silent", "StateBytes", "StatePackets", "StateWords",
-    "Summary", "TrialRow",
-    "WeightBytes",
+    "OverTime", "Projection", "Rates", "Report", "Silent", "SplitHalf", "StateBytes", "StatePackets",
+    "StateWords", "Summary", "TrialRow", "WeightBytes",
 ]  # fmt: skip
 
 
@@ -87,6 +86,14 @@ class Noise(TypedDict):
     agreement: float
 
 
+class SplitHalf(TypedDict):
+    """How far the sensitivities would come out again: rank correlation of two halves, by Spearman-Brown."""
+
+    batches: int  # micro-batches behind them
+    overall: float | None  # over all channels in the budget
+    within_layers: float | None  # median over the neurons
+
+
 class Summary(TypedDict, total=False):
     """Totals. Those of a plan alone, or of an older version, lack some; `make_report` gives all."""
 
@@ -96,6 +103,8 @@ class Summary(TypedDict, total=False):
     task: Task
     samples: int  # of calibration
     held_out: int  # samples behind every figure here
+    choosing: int  # held-out samples that choices were made on, trials' figures are of these
+    choosing_reports: bool  # whether both are the same, for there were too few samples to keep them apart
     recipe: dict[str, Any]  # all fields
     beta: float | None
     percentile: float | None
@@ -111,6 +120,7 @@ class Summary(TypedDict, total=False):
     silent_channels: Counts
     leak_error: float  # the largest
     excluded: dict[str, int]  # {module that stays float: its parameters}, in none of the bytes here
+    sensitivity: SplitHalf | None  # None: no bits were given by it
     objective: Literal["replay", "squared_error"]  # what the states were judged by
     weight_bytes: WeightBytes
     average_bits_all: float  # all resident states

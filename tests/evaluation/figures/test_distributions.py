@@ -52,12 +52,12 @@ def test_grids_are_those_of_the_model(case: Any) -> None:
 
 def test_states_beside_recorded_ones(twice: Any, assembled: Build) -> None:
     """All states of the float network, from a probe, in the bins that are drawn."""
-    p = replace(twice.prepared, seen=observe(twice.prepared.folded, twice.prepared.held_out, 0))
+    p = replace(twice.prepared, seen=observe(twice.prepared.folded, twice.prepared.reported, 0))
     seen: list[torch.Tensor] = []
     core = p.folded.core("sn2")
     core.probe = lambda x, h, s, v, t: seen.append(v)
     with torch.no_grad():
-        for x in p.held_out:
+        for x in p.reported:
             p.folded.model(x)
     core.probe = None
     states = torch.cat(seen).double() / float(p.folded.specs["sn2"].theta)  # [T * B, C]

@@ -50,7 +50,7 @@ def test_rows_of_a_report(pixelwise: Any) -> None:
     data = q.report["figures"]["segmentation"]
     assert q.report["summary"]["task"] == "segmentation"
     assert data["classes"] == 4 and data["palette"] == palette(4).tolist() and len(data["rows"]) == 4
-    x = p.held_out[0][:4]
+    x = p.reported[0][:4]
     with torch.no_grad():
         logits = [torch.nn.functional.interpolate(m(x), (8, 6), mode="bilinear") for m in (p.folded.model, q)]
     before, after = (y.argmax(1).numpy() for y in logits)

@@ -24,7 +24,7 @@ from ptq4snn.report.figures import (
 from ptq4snn.report.finished_run import Run
 from ptq4snn.report.panel import Panel
 
-__all__ = ["FIGURES", "figure_data", "figure_panels", "find_figure", "missing"]
+__all__ = ["FIGURES", "figure_data", "figure_made_by", "figure_panels", "find_figure", "missing"]
 
 FIGURES: dict[str, Figure] = {
     module.FIGURE.name: module.FIGURE
@@ -40,6 +40,11 @@ def find_figure(name: str) -> Figure:
     if name in FIGURES:
         return FIGURES[name]
     raise PTQ4SNNError(f"there is no figure {name!r}: {hint(name, FIGURES, '`ptq4snn figure` lists them')}")
+
+
+def figure_made_by(experiment: str) -> Figure:
+    """The figure that an experiment makes."""
+    return {f.experiment or name: f for name, f in FIGURES.items()}[experiment]
 
 
 def figure_panels(figure: Figure, data: Any, neurons: Sequence[str] = ()) -> list[Panel]:

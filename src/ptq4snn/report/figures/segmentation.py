@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ptq4snn.data.labels import VOID
 from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.panel import Panel, Row, Spec
+from ptq4snn.report.text import table
 from ptq4snn.report.units import percent
 from ptq4snn.schema.figure_types import SegmentationData, SegmentationRow
 from ptq4snn.schema.report_types import Report
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Pixels = NDArray[np.uint8]
 
-__all__ = ["FIGURE", "KINDS", "data", "palette", "panels"]
+__all__ = ["FIGURE", "KINDS", "data", "palette", "panels", "text"]
 
 KINDS = {"image": "Image", "label": "Label", "float": "Float", "quantized": "Quantized"}
 SIDE = 120
@@ -101,6 +102,19 @@ def panels(data: SegmentationData) -> list[Panel]:
     return [picture(r, kind) for r in rows for kind in kinds]
 
 
+def text(data: SegmentationData) -> list[str]:
+    """How much of each image changed; the pictures are for `ptq4snn figure`."""
+    if not data["rows"]:
+        return ["the network gives no label maps, or the samples have none: there is nothing to show"]
+    kinds = [k for k in KINDS if k != "image"]
+    rows = [
+        [str(i), *("yes" if r[k] else "-" for k in kinds), percent(r["differs"])]  # type: ignore[literal-required]
+        for i, r in enumerate(data["rows"], 1)
+    ]
+    drawn = "ptq4snn figure segmentation FILE.json draws them"
+    return [*table(["image", *kinds, "pixels that differ"], rows, left=1), "", drawn]
+
+
 def picture(r: Row, kind: str) -> Panel:
     words = (
         f"{percent(r['differs'])} of the pixels differ between float and quantized"
@@ -134,7 +148,9 @@ FIGURE = Figure(
     "segmentation",
     "image, label, float and quantized prediction",
     panels,
+    text,
     heading=Heading("segmentation", "Examples", "Segmentation examples"),
     absent=absent,
     columns=4,
+    experiment="segmentation-examples",
 )
