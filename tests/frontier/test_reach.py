@@ -107,8 +107,8 @@ def test_bytes_are_known_before(recipe: str) -> None:
         real = catalog.cost_of(q.plan, q.program)
         if recipe == FAST:
             assert real == c.bytes
-        channels = sum(n.channels for n in q.plan.budgeted())
-        assert c.bytes - channels - 8 <= real <= c.bytes + 8, c.name
+        metadata = 3 * sum(n.channels for n in q.plan.budgeted())  # zero point, tag, shift; uniform may win
+        assert c.bytes - metadata - 8 <= real <= c.bytes + 8, c.name
 
 
 def saved(q: ptq4snn.QuantizedModel, path: Path) -> tuple[bytes, Any]:

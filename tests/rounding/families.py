@@ -19,6 +19,8 @@ from ptq4snn.recipe import Recipe
 
 RECIPE = Recipe(
     weights=3,
+    correction="none",
+    weight_scales="error",
     coupling="none",
     allocation="uniform",
     calibration=24,

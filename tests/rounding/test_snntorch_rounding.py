@@ -24,7 +24,13 @@ spec.loader.exec_module(snn_models)
 @pytest.mark.parametrize("name", sorted(snn_models.ALL))
 def test_rounding(name: str, rounding: str) -> None:
     recipe = Recipe(
-        rounding=rounding, weights=3, coupling="none", allocation="uniform", holdout=16, iterations=5
+        rounding=rounding,
+        weights=3,
+        coupling="none",
+        allocation="uniform",
+        holdout=16,
+        iterations=5,
+        weight_scales="error",
     )
     prepared = prepare(snn_models.ALL[name](), snn_models.inputs(64), recipe)
     q = run(prepared, recipe)

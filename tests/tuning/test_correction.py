@@ -25,7 +25,7 @@ from ptq4snn.tuning.tuning_traces import float_traces
 
 RECIPE = Recipe(
     weights=3, holdout=16, sensitivity_batches=2, rounding="nearest", allocation="uniform",
-    objective="replay", sequential=False, zero_point="none",
+    objective="replay", sequential=False, zero_point="none", correction="none",
 )  # fmt: skip
 
 

@@ -137,6 +137,7 @@ class Search:
             noise = f" (0.01 % of weight noise alone leaves {same:.2f} %)"
         return (
             f"no model is known to keep {self.goal}: the best found, {done.candidate.name} of "
-            f"{size(done.bytes)}, has {self.goal.measure} {quality} on {self.judge.dealt.judges} held-out samples{beside}{noise}; "
+            f"{size(done.bytes)}, has {self.goal.measure} {quality} on "
+            f"{self.judge.dealt.judges} held-out samples{beside}{noise}; "
             "ask for less, give more samples, or quantize better (--recipe best)"
         )
