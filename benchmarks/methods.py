@@ -51,17 +51,21 @@ ABLATION = {  # the paper's states, then one option after the other; weights by 
     "... zero point, threshold": "paper+separate+gptq+uniform+replay+sequential+zero-point+threshold+w4m{}",
     "... zero point, benefit, 3-bit": "paper+separate+gptq+benefit+3-bit+replay+sequential+zero-point+w4m{}",
 }
-EQUAL = {  # couplings and allocations on equal weights: GPTQ's for all, only FlowQ has one scale a layer
-    "reuse": "paper+gptq+reuse+uniform+w4m{}",
-    "FlowQ": "paper+gptq+flowq+uniform+w4m{}",
-    "layer-wise": "paper+gptq+layerwise+uniform+w4m{}",
-    "bridge": "paper+gptq+uniform+w4m{}",
-    "bridge + MPBA": "paper+gptq+w4m{}",
-    "default": "w4m{}",
+EQUAL = {  # couplings and allocations on equal weights, rounded alike; only FlowQ has one scale a layer
+    "reuse": "paper+{}+reuse+uniform+w4m{}",
+    "FlowQ": "paper+{}+flowq+uniform+w4m{}",
+    "layer-wise": "paper+{}+layerwise+uniform+w4m{}",
+    "bridge": "paper+{}+uniform+w4m{}",
+    "bridge + MPBA": "paper+{}+w4m{}",
+    "default": "{}+w4m{}",
 }
-NOT_AT_2 = ("reuse", "bridge + MPBA")  # the latter would give 2 bits to all: the bridge
-NARROW = {"default W3/M2": "w3m2", "default W2/M2": "w2m2", "W3/M2, moments": "moments+w3m2",
-          "W2/M2, moments": "moments+w2m2"}  # fmt: skip
+BUDGETS = ("4", "3", "2.5", "2")
+NOT_AT = {  # the same width for all has no average between widths; MPBA at 2 bits is that: the bridge
+    "2.5": ("reuse", "FlowQ", "layer-wise", "bridge"),
+    "2": ("bridge + MPBA",),
+}
+ON = {"gptq": "", "nearest": "nearest: ", "brecq": "BRECQ: "}  # weights, and what the rows on them begin with
+NARROW = {"default W3/M2": "w3m2", "default W2.5/M2": "w2.5m2", "default W2/M2": "w2m2"}
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
 
@@ -72,12 +76,15 @@ def ablation() -> dict[str, str]:
     return rows
 
 
-def equal() -> dict[str, str]:
-    rows = {"W4/M32": "gptq+w4m32"}
-    for bits in (4, 3, 2):
-        kept = {n: spec for n, spec in EQUAL.items() if bits > 2 or n not in NOT_AT_2}
-        rows |= {f"{label} W4/M{bits}": spec.format(bits) for label, spec in kept.items()}
-    return rows | NARROW
+def equal(roundings: tuple[str, ...] = ("gptq",)) -> dict[str, str]:
+    """Every coupling at every budget on the weights of each rounding; narrower weights on GPTQ's."""
+    rows = {}
+    for rounding in roundings:
+        rows[f"{ON[rounding]}W4/M32"] = f"{rounding}+w4m32"
+        for bits in BUDGETS:
+            kept = {n: spec for n, spec in EQUAL.items() if n not in NOT_AT.get(bits, ())}
+            rows |= {f"{ON[rounding]}{n} W4/M{bits}": s.format(rounding, bits) for n, s in kept.items()}
+    return rows | (NARROW if "gptq" in roundings else {})
 
 
 PARTS = {"methods": lambda: METHODS, "ablation": ablation, "equal": equal}
@@ -176,7 +183,7 @@ def scores(results: dict[str, Any], labels: list[str]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for name, r in results.items():
         rows = {row["method"]: row for row in r["rows"]}
-        for bits in (4, 3, 2):
+        for bits in BUDGETS:
             wanted = ["float", "W4/M32", *(f"{method} W4/M{bits}" for method in EQUAL)]
             cells = [spread(rows.get(label)) for label in wanted]
             lines.append("| " + " | ".join([f"`{name}`", f"{bits} bits", *cells]) + " |")
@@ -213,6 +220,14 @@ def side_by_side(results: dict[str, Any], labels: list[str]) -> str:
     return "\n".join(lines)
 
 
+def joined(before: Any, now: Any) -> Any:
+    """The rows of a new measurement, and beside them those of an earlier one on the same seeds and samples."""
+    if before is None or any(before[k] != now[k] for k in ("seeds", "samples")):
+        return now
+    new = {r["method"] for r in now["rows"]}
+    return now | {"rows": [*now["rows"], *(r for r in before["rows"] if r["method"] not in new)]}
+
+
 def known() -> dict[str, Any]:
     """What was measured so far; read anew each time, so that two runs can share the work."""
     found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
@@ -225,13 +240,14 @@ def main() -> None:
     p.add_argument("--data", action="append", default=[], metavar="NAME:PATH")
     p.add_argument("--model", action="append", metavar="NAME", help="only these")
     p.add_argument("--part", choices=tuple(PARTS), default="methods")
+    p.add_argument("--rounding", choices=tuple(ON), action="append", help="of the equal weights (gptq)")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", default="runs/methods", type=Path, help="where finished runs are kept")
     p.add_argument("--limit", type=int, help="test samples at most (all; 2,000 for the ablation)")
     p.add_argument("--write", action="store_true", help="only write the page")
     a = p.parse_args()
     places = {name: place for name, _, place in (d.partition(":") for d in a.data)}
-    methods = PARTS[a.part]()
+    methods = equal(tuple(a.rounding or ["gptq"])) if a.part == "equal" else PARTS[a.part]()
     limit = a.limit if a.limit is not None or a.part != "ablation" else 2000
     wanted = a.model or (list(ABLATED) if a.part == "ablation" else list(TRAINED))
     for name in [] if a.write else wanted:
@@ -241,7 +257,7 @@ def main() -> None:
             continue
         found = measure(name, f"{entry.data}:{place}", methods, a.seeds, a.out, limit)
         results = known()
-        results[a.part] = results.get(a.part, {}) | {name: found}
+        results[a.part] = results.get(a.part, {}) | {name: joined(results.get(a.part, {}).get(name), found)}
         write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
     write_pages(known())
 

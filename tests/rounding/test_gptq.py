@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
-from ptq4snn.rounding.gptq import Hessian, Solution, columns, solve
+from ptq4snn.rounding import gptq
+from ptq4snn.rounding.gptq import Hessian, Solution, columns, positions, solve
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -127,6 +128,36 @@ def test_columns_are_what_the_weight_meets(name: str) -> None:
     out = module(x).detach()
     expected = out.reshape(-1, 4).T if name == "linear" else out.transpose(0, 1).flatten(1)
     torch.testing.assert_close((w @ laid).flatten(0, 1), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_picked_positions_are_some_of_all(name: str) -> None:
+    build, shape = PROJECTIONS[name]
+    module: Any = build()
+    x = torch.randn(shape, generator=generator())
+    whole = columns(module, x)
+    samples, each = positions(module, x)
+    assert samples * each == whole.shape[2]
+    picked = torch.arange(1, whole.shape[2], 3)
+    assert torch.equal(columns(module, x, picked), whole[:, :, picked])
+
+
+def test_of_many_positions_some_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gptq, "AT_LEAST", 600)
+    monkeypatch.setattr(gptq, "PER_INPUT", 1)
+    module = nn.Conv2d(3, 4, 3, padding=1)
+    x = (torch.rand((40, 3, 8, 8), generator=generator()) > 0.6).float()
+    whole, some = Hessian(module), Hessian(module, calls=8)
+    for part in x.split(5):
+        whole.update(part)
+        some.update(part)
+    assert whole.count == 40 * 64 and 300 <= some.count <= 700
+    assert some.every % 2 == 1, "or the same positions of each of the samples"
+    exact, found = whole.value(), some.value()
+    assert float((found - exact).norm() / exact.norm()) < 0.15
+    alone = Hessian(module, calls=1)
+    alone.update(x[:5])  # few are all taken
+    assert alone.count == 5 * 64
 
 
 @pytest.mark.parametrize("name", ["conv2d", "grouped", "depthwise"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import torch
@@ -33,13 +33,18 @@ PERCDAMP = 0.01  # of the mean diagonal
 BLOCKSIZE = 128
 RAISES = 3  # times that the damping is raised tenfold before a layer is given up
 CHUNK = 2**24  # values of x that are laid out at once, or of rows that are rounded at once
+AT_LEAST, PER_INPUT = 2**16, 128  # columns x that a Hessian is taken of, where there are so many
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
 
 
-def columns(module: nn.Module, x: Tensor) -> Tensor:
-    """x [..., C, positions] as [groups, K, n]: what each row of the weight [rows, K] is multiplied with."""
+def columns(module: nn.Module, x: Tensor, picked: Tensor | None = None) -> Tensor:
+    """x [..., C, positions] as [groups, K, n]: what each row of the weight [rows, K] is multiplied with.
+
+    picked [n]: only these of all output positions of all samples, counted through.
+    """
     if isinstance(module, nn.Linear):
-        return x.reshape(1, -1, module.in_features).transpose(1, 2)
+        rows = x.reshape(-1, module.in_features)
+        return (rows if picked is None else rows[picked])[None].transpose(1, 2)
     conv: Any = module
     rank = conv.weight.dim() - 2
     x = x.reshape(-1, *x.shape[-1 - rank :])
@@ -49,33 +54,67 @@ def columns(module: nn.Module, x: Tensor) -> Tensor:
     for d in range(rank):
         size, gap = conv.kernel_size[d], conv.dilation[d]
         x = x.unfold(2 + d, (size - 1) * gap + 1, conv.stride[d])[..., ::gap]
-    n, channels = x.shape[:2]
-    x = x.reshape(n, conv.groups, channels // conv.groups, *x.shape[2:])
-    taps = range(3 + rank, 3 + 2 * rank)
-    x = x.permute(1, 2, *taps, 0, *range(3, 3 + rank))  # [G, C/G, *taps, n, *positions]
-    return x.reshape(conv.groups, channels // conv.groups * prod(conv.kernel_size), -1)
+    x = x.movedim(1, 1 + rank)  # [n, *positions, C, *taps], a view so far
+    if picked is not None:
+        x = x[torch.unravel_index(picked, x.shape[: 1 + rank])]
+    channels = x.shape[-1 - rank]
+    x = x.reshape(-1, conv.groups, channels // conv.groups * prod(conv.kernel_size))
+    return x.permute(1, 2, 0)
+
+
+def positions(module: nn.Module, x: Tensor) -> tuple[int, int]:
+    """Samples (and steps) of x, and the output positions of each."""
+    if isinstance(module, nn.Linear):
+        return 1, x.numel() // module.in_features
+    conv: Any = module
+    rank = conv.weight.dim() - 2
+    samples = x.numel() // prod(x.shape[-1 - rank :])
+    padding = conv._reversed_padding_repeated_twice
+    found = 1
+    for d in range(rank):
+        last = 2 * (rank - 1 - d)
+        size = x.shape[d - rank] + padding[last] + padding[last + 1]
+        found *= (size - (conv.kernel_size[d] - 1) * conv.dilation[d] - 1) // conv.stride[d] + 1
+    return samples, found
 
 
 class Hessian:
-    """Sum of x x^T and how many x; sums of parts add up to the whole."""
+    """Sum of x x^T and how many x; sums of parts add up to the whole.
 
-    def __init__(self, module: nn.Module) -> None:
+    calls: how often it will be updated. Where that brings more x than a mean needs (AT_LEAST, and PER_INPUT
+    for each of the K inputs), every n-th is taken, at other positions in each sample.
+    """
+
+    def __init__(self, module: nn.Module, calls: int | None = None) -> None:
         weight: Tensor = module.weight  # type: ignore[assignment]
-        self.module = module
+        self.module, self.calls = module, calls
         self.groups = int(getattr(module, "groups", 1))
         self.size = weight[0].numel()
         self.total = torch.zeros(self.groups, self.size, self.size, dtype=torch.float64, device=weight.device)
-        self.count = 0
+        self.count = self.seen = 0
+        self.every = 0  # of all positions; 0: not known yet
 
     def update(self, x: Tensor) -> None:
         """Take in one call's input, of any leading dimensions."""
-        rank = 0 if isinstance(self.module, nn.Linear) else self.module.weight.dim() - 2  # type: ignore[operator]
-        x = x.detach().reshape(-1, *x.shape[-1 - rank :]).float()
-        taps = self.size * self.groups * prod(x.shape[2:])
-        for part in x.split(max(1, CHUNK // max(1, taps))):
-            laid = columns(self.module, part)
+        x = x.detach().float()
+        samples, each = positions(self.module, x)
+        if not self.every:
+            self.every = self._stride(samples * each, each)
+        first = -self.seen % self.every
+        self.seen += samples * each
+        picked = torch.arange(first, samples * each, self.every, device=x.device)
+        for part in picked.split(max(1, CHUNK // (self.size * self.groups))):
+            laid = columns(self.module, x, part)
             self.total += (laid @ laid.transpose(1, 2)).double()
             self.count += laid.shape[2]
+
+    def _stride(self, now: int, each: int) -> int:
+        """How many positions make one that is taken, so that the same ones are not met in every sample."""
+        enough = max(AT_LEAST, PER_INPUT * self.size)
+        every = max(1, now * (self.calls or 0) // enough)
+        while every > 1 and gcd(every, each) > 1:
+            every += 1
+        return every
 
     def merge(self, other: Hessian) -> None:
         self.total += other.total
@@ -231,8 +270,9 @@ def round_unit(network: Network, unit: tuple[str, ...], by_moments: bool = False
 def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
     """Hessians of the unit's projections in one pass over the samples, which stops at the last of them."""
     model = network.folded.model
-    found = {n: Hessian(network.folded.projection(n)) for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
+    batches = len(network.prepared.packed) or len(network.prepared.kept)
+    found = {n: Hessian(network.folded.projection(n), once[n] * batches) for n in unit}
     left: dict[str, int] = {}
 
     def note(name: str) -> Any:
