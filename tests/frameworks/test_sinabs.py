@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import ptq4snn
 from ptq4snn.discovery.surgery import copy_model
-from ptq4snn.errors import RecipeError, UnsupportedNeuron
+from ptq4snn.errors import PTQ4SNNError, RecipeError, UnsupportedNeuron
 
 sinabs = framework("sinabs", "nir", "nirtorch", "pylab")
 import sinabs.layers as sl  # noqa: E402
@@ -235,9 +235,33 @@ def test_whole_networks(kind: type[nn.Module], recipe: str, tmp_path: Path) -> N
     if kind is Recurrent:
         readout = q.plan.neurons["net.5.membrane"]
         assert set(readout.bits) == {16} and readout.reset == "none"
+    if kind is Counting:
+        most = {name: n.most for name, n in q.plan.neurons.items() if n.emits == "spikes"}
+        assert most["three.1.membrane"] == 3 and most["last.membrane"] == 6  # MaxSpike's own
+        fired = ptq4snn.runtime.load(tmp_path / "q.ptq").trace(x.numpy())
+        for name, limit in most.items():
+            largest = int(fired[name]["spikes"].max())
+            assert 1 < largest <= limit and (limit in (3, 6) or limit + 1 in (4, 8, 16, 32, 64, 128, 256))
     if recipe == "w8m8":
         expected, found = net(x).detach(), q(x)
         assert float((expected - found).abs().mean()) < 0.1 * float(expected.abs().max())
+
+
+def test_counts_are_rounded_behind_and_where_they_cannot_go(tmp_path: Path) -> None:
+    """Reconstruction plays recorded counts to the unit that it rounds, a synapse behind them."""
+
+    def back() -> nn.Module:
+        return sl.LIF(5.0, tau_syn=2.0, norm_input=False)
+
+    net = seeded(1, lambda: nn.Sequential(nn.Linear(4, 6), sl.IAF(), nn.Linear(6, 3), back())).eval()
+    net[0].weight.data *= 4
+    x = torch.rand(12, STEPS, 4, generator=torch.Generator().manual_seed(2))
+    q = ptq4snn.quantize(net, x, "paper+uniform+w4m4", iterations=20)
+    q.save(tmp_path / "q.ptq")
+    with pytest.raises(PTQ4SNNError, match=r"fires up to \d+ times in a step"):
+        ptq4snn.export.nir(tmp_path / "q.ptq", tmp_path / "q.nir")
+    with pytest.raises(PTQ4SNNError, match=r"fires up to \d+ times in a step"):
+        ptq4snn.export.onnx(tmp_path / "q.ptq", tmp_path / "q.onnx", qonnx=True)
 
 
 @pytest.mark.parametrize("recipe", ["w4m4", "w4m2", "w8m8", "paper+nearest+w4m4"])
