@@ -167,26 +167,23 @@ def conversion(ann: nn.Module, images: Tensor, test: CifarSamples, samples: int)
     return {"samples": samples, "date": today(), "relu": 100 * right / samples, "rows": rows}
 
 
-def recipes() -> dict[str, str]:
+def recipes(only: list[str]) -> dict[str, str]:
+    """What the paper's steps are compared by first, the others behind."""
     rows = {"W4/M32": "gptq+w4m32"}
-    for bits in BITS:
-        rows |= {
-            f"{n} W4/M{bits}": spec.format(bits)
-            for n, spec in reversed(EQUAL.items())
-            if (n, bits) not in SAME
-        }
-    return rows
+    for n, spec in reversed(EQUAL.items()):
+        rows |= {f"{n} W4/M{bits}": spec.format(bits) for bits in BITS if (n, bits) not in SAME}
+    return {label: spec for label, spec in rows.items() if not only or label in (*only, "W4/M32")}
 
 
 def methods(ann: nn.Module, images: Tensor, data: tuple[CifarSamples, CifarSamples], args: Any) -> Any:
     train, test = data
     net = OverTime(converted(ann, images), STEPS)
-    changes = {"calibration": args.calibration, "holdout": args.calibration // 4, "micro_batch": 8}
+    changes = {"calibration": args.calibration, "holdout": args.calibration // 3, "micro_batch": 16}
     found = compare(
         net,
         SampleBatches(train, 8),
         SampleBatches(test, 50, indices=range(args.samples)),
-        [f"{label}={spec}" for label, spec in recipes().items()],
+        [f"{label}={spec}" for label, spec in recipes(args.only).items()],
         args.seeds,
         folder=args.out,
         baseline="W4/M32",
@@ -240,7 +237,8 @@ def main() -> None:
     p.add_argument("--cifar10", type=Path, metavar="DIR")
     p.add_argument("--part", choices=("conversion", "methods"))
     p.add_argument("--samples", type=int, default=10_000, help="test images, the first so many")
-    p.add_argument("--calibration", type=int, default=1024, help="training images; a quarter is held out")
+    p.add_argument("--calibration", type=int, default=1024, help="training images; a third is held out")
+    p.add_argument("--only", nargs="+", default=[], metavar="ROW", help="only these and W4/M32")
     p.add_argument("--seeds", type=int, nargs="+", default=[0])
     p.add_argument("--out", type=Path, default=Path("runs/converted_resnet"))
     p.add_argument("--write", action="store_true", help="only write the tables anew")

@@ -84,9 +84,7 @@ static void neuron_step(const Call& call, int p, int64_t t, int64_t* x, int64_t*
     s[c] = k.most == 1 ? a >= theta : thresholds_in(a, theta, k.most);
     int64_t rest = a;
     if (s[c])
-      rest = k.reset == hot::Reset::Hard   ? 0
-             : k.reset == hot::Reset::Soft ? a - k.wide_numbers[kRho][ch] * s[c]
-                                           : a;
+      rest = k.reset == hot::Reset::Hard ? 0 : k.reset == hot::Reset::Soft ? a - k.wide_numbers[kRho][ch] * s[c] : a;
     rest *= k.wide_numbers[kSettleM][ch];
     const int shift = (int)k.wide_numbers[kSettleN][ch];
     const int64_t number = k.element ? k.element[e] : e;
