@@ -2,18 +2,18 @@
 
     python benchmarks/converted_resnet.py --checkpoint resnet20-12fca82f.th --cifar10 DIR
 
-needs spikingjelly 0.0.0.0.14 with tqdm and requests, and a checkpoint of akamaster/pytorch_resnet_cifar10. The
-network is that repository's, its shortcuts included (every second pixel, channels of zeros on both sides);
-ReLUs are modules, as ann2snn wants them. `ann2snn.Converter` folds the normalisations and puts
+needs spikingjelly 0.0.0.0.14 with tqdm and requests, and a checkpoint of akamaster/pytorch_resnet_cifar10.
+The network is that repository's, its shortcuts included (every second pixel, channels of zeros on both
+sides); ReLUs are modules, as ann2snn wants them. `ann2snn.Converter` folds the normalisations and puts
 
     x -> theta S,    H = V + x / theta,   S = H >= 1,   V = H - S
 
-in the place of every ReLU, theta by its `mode` (a percentile of what the ReLU gives) on 512 training images without
-labels. The image is shown for 32 steps and the scores are averaged. An IFNode starts at V = 0 and so fires half a
-spike too late on average; `set_reset_value("v", 0.5)`, SpikingJelly's own way to say where a state begins, mends
-that. --part conversion compares modes and starts in float; --part methods quantizes with the words of
-benchmarks/methods.py. Finished runs are kept in --out; figures go to benchmarks/converted_resnet.json, and the tables
-are written from it (--write does only that).
+in the place of every ReLU, theta by its `mode` (a percentile of what the ReLU gives) on 512 training images
+without labels. The image is shown for 32 steps and the scores are averaged. An IFNode starts at V = 0 and so
+fires half a spike too late on average; `set_reset_value("v", 0.5)`, SpikingJelly's own way to say where a
+state begins, mends that. --part conversion compares modes and starts in float; --part methods quantizes with
+the words of benchmarks/methods.py. Finished runs are kept in --out; figures go to
+benchmarks/converted_resnet.json, and the tables are written from it (--write does only that).
 """
 
 from __future__ import annotations
@@ -131,15 +131,9 @@ def trained(checkpoint: Path) -> nn.Module:
 
 
 def after_each(net: nn.Module, batches: SampleBatches[Any]) -> dict[str, float]:
-    """Accuracy in % of the scores summed so far, by steps, and the mean number of spikes of a neuron and step."""
-    right, samples, fired, places = dict.fromkeys(SHOWN, 0), 0, 0.0, 0
+    """Accuracy in % of the scores summed so far, by steps."""
+    right, samples = dict.fromkeys(SHOWN, 0), 0
     nodes = [m for m in net.modules() if adapter_of(m) is not None]
-
-    def note(_m: nn.Module, _a: Any, out: Tensor) -> None:
-        nonlocal fired, places
-        fired, places = fired + float(out.sum()), places + out.numel()
-
-    handles = [m.register_forward_hook(note) for m in nodes]
     for x, y in batches:
         for m in nodes:
             m.reset()  # type: ignore[operator]
@@ -149,9 +143,7 @@ def after_each(net: nn.Module, batches: SampleBatches[Any]) -> dict[str, float]:
                 total = total + net(x)
             if t in right:
                 right[t] += int((total.argmax(1) == torch.as_tensor(y)).sum())
-    for h in handles:
-        h.remove()
-    return {**{str(t): 100 * n / samples for t, n in right.items()}, "rate": fired / max(1, places)}
+    return {str(t): 100 * n / samples for t, n in right.items()}
 
 
 def conversion(ann: nn.Module, images: Tensor, test: CifarSamples, samples: int) -> dict[str, Any]:
@@ -196,10 +188,10 @@ def methods(ann: nn.Module, images: Tensor, data: tuple[CifarSamples, CifarSampl
 
 
 def conversion_table(found: dict[str, Any]) -> str:
-    head = ["mode", "V starts at", *(f"T = {t}" for t in SHOWN), "spikes of a neuron and step"]
+    head = ["mode", "V starts at", *(f"T = {t}" for t in SHOWN)]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in found["rows"]:
-        cells = [row["mode"], f"{row['start']:g}", *(f"{row[str(t)]:.1f}" for t in SHOWN), f"{row['rate']:.3f}"]
+        cells = [row["mode"], f"{row['start']:g}", *(f"{row[str(t)]:.1f}" for t in SHOWN)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -5,7 +5,8 @@
 
 --braille: the folder paper/03_rnn of the package nir 1.0.3, with the NIR paper's two recurrent networks
 (current and membrane, T = 256) and its Braille letters. --nmnist-nir: the NIR paper's convolutional network
-(T = 300), run on the recordings of --nmnist. --recorded: the folder paper/02_cnn of the package nir 1.0.3, where others left the spikes of the convolutional network's first layer on ten digits. None of it
+(T = 300), run on the recordings of --nmnist. --recorded: the folder paper/02_cnn of the package nir 1.0.3,
+where others left the spikes of the convolutional network's first layer on ten digits. None of it
 is part of this repository. Finished runs are kept in --out and reused; the figures go to
 benchmarks/foreign.json, and the table in docs/results.md is written from it (--write does only that).
 """

@@ -34,12 +34,12 @@ def slow(
     v = exact = apart = 0.0
     flips = drift = 0
 
-    def after(h: float, s: bool) -> float:
+    def after(h: float, s: int) -> float:
         return {"hard": 0.0 if s else h, "soft": h - rho * s, "none": h}[reset]
 
     for t, (x, f) in enumerate(zip(currents, fired, strict=True)):
         h, reference = x + leak * v, x + leak * exact
-        s = h > theta if strict else h >= theta
+        s = int(h > theta if strict else h >= theta)
         s = s if most == 1 else min(most, max(0, math.floor(h / theta)))
         flips += abs(s - f)
         drift += s - f
@@ -114,7 +114,7 @@ def test_cost_is_the_one_of_a_slow_neuron(reset: str, strict: bool, rounding: st
             rows = [
                 slow(trace.currents[:, c, i].tolist(), trace.spikes[:, c, i].tolist(),
                      int(trace.places[c, i]), leak[c], theta[c], rho[c], reset, strict, rounding, step[c],
-                     *ends[c], most)
+                     *ends[c], most=most)
                 for i in range(n)
             ]  # fmt: skip
             assert float(found[c]) == pytest.approx(expected_cost(rows), abs=1e-5)

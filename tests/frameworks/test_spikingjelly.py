@@ -354,7 +354,7 @@ def other_start() -> nn.Module:
     return lif
 
 
-def started(start: float, kind: Any = neuron.IFNode, **options: Any) -> nn.Module:
+def started(start: float, kind: Any = neuron.IFNode, **options: Any) -> Any:
     node = kind(v_reset=None, **options)
     node.set_reset_value("v", start)
     node.reset()
@@ -367,7 +367,7 @@ def test_an_if_node_that_starts_elsewhere(start: float) -> None:
     node = started(start, v_threshold=1.25, step_mode="m").double()
     adapter = adapter_of(node)
     assert adapter is not None
-    shell = adapter.shell(node, FloatCore(adapter.spec(node, "n")))
+    shell: Any = adapter.shell(node, FloatCore(adapter.spec(node, "n")))
     x = torch.randn(30, 4, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.5 + 0.2
     for _ in range(2):
         node.reset()

@@ -15,7 +15,7 @@ from frameworks.zoo_cases import _without_extras
 from oracles.frameworks import runs_everywhere, seeded
 
 _without_extras()
-from spikingjelly.activation_based import ann2snn
+from spikingjelly.activation_based import ann2snn  # noqa: E402
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 if hasattr(ann2snn, "RateCodingRecipe"):

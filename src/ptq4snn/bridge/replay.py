@@ -132,7 +132,9 @@ class Replay:
         """[C, n] of the candidate scales [C, n]."""
         away = outside(scales / theta[:, None], bits)
         worst = max(self.neuron.most, 1 if self.neuron.behind is None else self.neuron.behind.most)
-        hopeless = ((1 + COUNT_WEIGHT + RATE_WEIGHT) * worst + TIE) * len(self.trace.currents)  # the largest cost
+        hopeless = ((1 + COUNT_WEIGHT + RATE_WEIGHT) * worst + TIE) * len(
+            self.trace.currents
+        )  # the largest cost
         out = hopeless + away
         levels = tuple(torch.tensor(float(level + zero)) for level in signed_range(bits))
         floor = self.neuron.floor

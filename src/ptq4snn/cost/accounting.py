@@ -188,16 +188,14 @@ def program_rows(program: Program) -> dict[str, int]:
 
 
 def delayed_spikes(plan: Plan, program: Program, op: Operation) -> StateTensor:
-    """Spikes that come back one step later: a bit each (of those that are counted as many as the count needs),
-    in one row, without tags and shifts like the stem."""
+    """Spikes that come back one step later: a bit each (where they are counted, as many as a count needs), in
+    one row, without tags and shifts like the stem."""
     value, made = program.values[op.output], {o.output: o for o in program.operations}
     source = made[op.inputs[0]]
     while source.kind == "gather":
         source = made[source.inputs[0]]
     most = plan.neurons[source.name].most if source.kind == "neuron" else 1
-    return StateTensor(
-        value.channels, value.positions, (most.bit_length(),), stem=True, scale_bits=0, rows=1
-    )
+    return StateTensor(value.channels, value.positions, (most.bit_length(),), stem=True, scale_bits=0, rows=1)
 
 
 def resident_states(plan: Plan, program: Program | None = None) -> list[StateTensor]:

@@ -1,8 +1,8 @@
 """How often a neuron may fire in a step, where its framework sets no limit: found on samples.
 
-A neuron that fires floor(H / threshold) times (sinabs's MultiSpike) has no bound but its input's, and integers
-need one. It is the least 2^b - 1 that is no less than twice the most that a micro-batch of samples makes it
-fire, a byte at the most. What goes beyond it fires later: the limit leaves the rest in the membrane.
+A neuron that fires floor(H / threshold) times (sinabs's MultiSpike) has no bound but its input's, and
+integers need one. It is the least 2^b - 1 that is no less than twice the most that a micro-batch of samples
+makes it fire, a byte at the most. What goes beyond it stays in the membrane of a neuron that subtracts.
 """
 
 from __future__ import annotations

@@ -43,13 +43,9 @@ class SinabsCompound(Compound):
         surrogate = _surrogate(layer, theta)
         synaptic = "i_syn" in layer._buffers
         floor = None if layer.min_v_mem is None else values(layer.min_v_mem)
-        self.membrane = Stage(
-            NeuronSpec(
-                leak, one if synaptic else gain, theta, rho, ">=", reset, surrogate, floor=floor,
-                most=_most(layer),
-            ),  # fmt: skip
-            reads_potential=not self.fires,
-        )
+        own = one if synaptic else gain
+        spec = NeuronSpec(leak, own, theta, rho, ">=", reset, surrogate, floor=floor, most=_most(layer))
+        self.membrane = Stage(spec, reads_potential=not self.fires)
         self.synapse: Stage | None = None
         if synaptic:
             decay, level = _decay(layer, "syn"), reference_current(theta, leak)

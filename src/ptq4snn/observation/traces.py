@@ -53,7 +53,9 @@ class Tracer:
             self.rows.append([])
             self.places.append(self._choose(s))
         index = self.places[-1]  # [B, n]
-        self.rows[-1].append((self._take(self.current(x).float(), index), self._take(s.to(torch.uint8), index)))
+        self.rows[-1].append(
+            (self._take(self.current(x).float(), index), self._take(s.to(torch.uint8), index))
+        )
 
     def _choose(self, s: Tensor) -> Tensor:
         """Positions [B, n] of a batch: spread over the map, others in every sample, the same always."""
