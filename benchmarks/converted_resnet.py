@@ -218,6 +218,8 @@ def written(results: dict[str, Any]) -> str:
     """The page with the tables that the results give."""
     text = PAGE.read_text("utf-8")
     for part, table in (("conversion", conversion_table), ("converted", methods_table)):
+        if part not in results:
+            continue
         begin, end = BEGIN.format(part), END.format(part)
         text = text.split(begin)[0] + f"{begin}\n{table(results[part])}\n{end}" + text.split(end)[1]
     return text
@@ -235,7 +237,7 @@ def main() -> None:
     p.add_argument("--out", type=Path, default=Path("runs/converted_resnet"))
     p.add_argument("--write", action="store_true", help="only write the tables anew")
     args = p.parse_args()
-    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found: dict[str, Any] = {}
     if not args.write:
         if args.checkpoint is None or args.cifar10 is None:
             p.error("give --checkpoint and --cifar10, or --write")
@@ -243,10 +245,12 @@ def main() -> None:
         train, test = (CifarSamples(args.cifar10, "cifar10", part, prepared) for part in (True, False))
         ann, images = trained(args.checkpoint), train[range(IMAGES)][0]
         if args.part != "methods":
-            results["conversion"] = conversion(ann, images, test, args.samples)
+            found["conversion"] = conversion(ann, images, test, args.samples)
         if args.part != "conversion":
-            results["converted"] = methods(ann, images, (train, test), args)
-        write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
+            found["converted"] = methods(ann, images, (train, test), args)
+    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    results |= found
+    write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
     write_whole(PAGE, written(results))
 
 

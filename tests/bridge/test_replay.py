@@ -114,7 +114,7 @@ def test_cost_is_the_one_of_a_slow_neuron(reset: str, strict: bool, rounding: st
             rows = [
                 slow(trace.currents[:, c, i].tolist(), trace.spikes[:, c, i].tolist(),
                      int(trace.places[c, i]), leak[c], theta[c], rho[c], reset, strict, rounding, step[c],
-                     *ends[c], most=most)
+                     ends[c][0], ends[c][1], most)
                 for i in range(n)
             ]  # fmt: skip
             assert float(found[c]) == pytest.approx(expected_cost(rows), abs=1e-5)
