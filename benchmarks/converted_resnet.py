@@ -1,131 +1,258 @@
-"""ResNet20 of CIFAR-10 converted to integrate-and-fire neurons, in the manner of SpikingJelly's ann2snn.
+"""ResNet20 of CIFAR-10 converted by SpikingJelly's ann2snn, and quantized: tables of docs/results.md.
 
-Batch normalisation goes into the convolutions. Every ReLU becomes an IF neuron with soft reset whose
-threshold is the 99.9th percentile of what the ReLU gave on training images:
+    python benchmarks/converted_resnet.py --checkpoint resnet20-12fca82f.th --cifar10 DIR
 
-    relu_l(x)  ->  theta_l S_l,     H = V + x,   S = H >= theta_l,   V = H - theta_l S
+needs spikingjelly 0.0.0.0.14 with tqdm and requests, and a checkpoint of akamaster/pytorch_resnet_cifar10.
+The network is that repository's, its shortcuts included (every second pixel, channels of zeros on both
+sides); ReLUs are modules, as ann2snn wants them. `ann2snn.Converter` folds the normalisations and puts
 
-ann2snn writes this with scalers of 1 / theta_l in front of and theta_l behind a neuron of threshold 1; here
-they stand in the weights, W_l theta_(l-1) / theta_l. A shortcut is a convolution
-of one pixel whose weights are theta_in / theta_out (the network's own subsampling and padding with channels
-of zeros, where it narrows the image). The image is shown for T steps, the scores are averaged.
+    x -> theta S,    H = V + x / theta,   S = H >= 1,   V = H - S
+
+in the place of every ReLU, theta by its `mode` (a percentile of what the ReLU gives) on 512 training images
+without labels. The image is shown for 32 steps and the scores are averaged. An IFNode starts at V = 0 and so
+fires half a spike too late on average; `set_reset_value("v", 0.5)`, SpikingJelly's own way to say where a
+state begins, mends that. --part conversion compares modes and starts in float; --part methods quantizes with
+the words of benchmarks/methods.py. Finished runs are kept in --out; figures go to
+benchmarks/converted_resnet.json, and the tables are written from it (--write does only that).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
+from methods import EQUAL
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ptq4snn.models.neuron import IF
+from ptq4snn.checkpoint import load_checkpoint
+from ptq4snn.data.cifar import CifarSamples
+from ptq4snn.data.samples import Preprocessing, SampleBatches
+from ptq4snn.experiments.compare import compare, today
+from ptq4snn.files import write_whole
+from ptq4snn.frameworks import adapter_of
+from ptq4snn.progress import for_terminal
 
-__all__ = ["MEAN", "STD", "converted"]
+__all__ = ["ResNet20", "converted"]
 
+RESULTS = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # that the checkpoint was trained with
-PERCENTILE = 0.999
 WIDTHS = (16, 32, 64)
 BLOCKS = 3  # a stage
+STEPS = 32
+IMAGES = 512  # that thresholds are set by
+MODE, START = "99.9%", 0.5  # what is quantized
+MODES = ("Max", "99.9%", "99.5%", "99%")
+STARTS = (0.0, 0.5)
+SHOWN = (8, 16, 32)  # steps
+BITS = (4, 2)
+SAME = {("bridge + MPBA", 2): "bridge"}  # an average of 2 bits is 2 bits for all
 
 
-class Spiking(nn.Module):
-    """Images [B, 3, 32, 32] to scores [B, 10]."""
+class Narrowed(nn.Module):
+    """Every second pixel, with channels of zeros on both sides."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, border: int) -> None:
         super().__init__()
-        self.steps = steps
-        self.conv = nn.Conv2d(3, WIDTHS[0], 3, padding=1)
-        self.neuron = IF(v_threshold=1.0, v_reset=None)
-        widths = [WIDTHS[0], *(w for w in WIDTHS for _ in range(BLOCKS))]
-        self.blocks = nn.ModuleList([Block(a, b) for a, b in pairwise(widths)])
-        self.linear = nn.Linear(WIDTHS[-1], 10)
+        self.border = border
 
     def forward(self, x: Tensor) -> Tensor:
-        current: Tensor = self.conv(x)
-        s = self.neuron(current.unsqueeze(0).repeat(self.steps, 1, 1, 1, 1))
-        for block in self.blocks:
-            s = block(s)
-        scores: Tensor = self.linear(s.mean((3, 4)))  # [T, B, 10]
-        return scores.mean(0)
+        return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.border, self.border))
 
 
 class Block(nn.Module):
-    """Two convolutions and a shortcut, on spikes [T, B, C, H, W]."""
-
     def __init__(self, a: int, b: int) -> None:
         super().__init__()
-        stride = b // a
-        self.conv1 = nn.Conv2d(a, b, 3, stride, 1)
-        self.neuron1 = IF(v_threshold=1.0, v_reset=None)
-        self.conv2 = nn.Conv2d(b, b, 3, 1, 1)
-        self.shortcut = nn.Conv2d(a, b, 1, stride, bias=False)
-        self.neuron2 = IF(v_threshold=1.0, v_reset=None)
+        self.conv1 = nn.Conv2d(a, b, 3, b // a, 1, bias=False)
+        self.bn1, self.relu1 = nn.BatchNorm2d(b), nn.ReLU()
+        self.conv2 = nn.Conv2d(b, b, 3, 1, 1, bias=False)
+        self.bn2, self.relu2 = nn.BatchNorm2d(b), nn.ReLU()
+        self.shortcut = nn.Sequential() if a == b else Narrowed((b - a) // 2)
 
-    def forward(self, s: Tensor) -> Tensor:
-        steps = len(s)
-        s = s.flatten(0, 1)
-        inner = self.neuron1(self.conv1(s).unflatten(0, (steps, -1)))
-        current = self.conv2(inner.flatten(0, 1)) + self.shortcut(s)
-        out: Tensor = self.neuron2(current.unflatten(0, (steps, -1)))
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.bn2(self.conv2(self.relu1(self.bn1(self.conv1(x)))))
+        out: Tensor = self.relu2(y + self.shortcut(x))
         return out
 
 
-def converted(checkpoint: Path, images: Tensor, steps: int) -> Spiking:
-    """The spiking network of a ResNet20's state_dict; thresholds are set by `images`."""
-    weights = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
-    weights = {name.removeprefix("module."): w for name, w in weights.items()}
-    net = Spiking(steps)
-    with torch.no_grad():
-        _convert(net, weights, images)
+class ResNet20(nn.Module):
+    """Images [B, 3, 32, 32] to scores [B, 10], with the names of the checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, WIDTHS[0], 3, padding=1, bias=False)
+        self.bn1, self.relu = nn.BatchNorm2d(WIDTHS[0]), nn.ReLU()
+        widths = [WIDTHS[0], *(w for w in WIDTHS for _ in range(BLOCKS))]
+        blocks = [Block(a, b) for a, b in pairwise(widths)]
+        self.layer1, self.layer2, self.layer3 = (
+            nn.Sequential(*blocks[BLOCKS * i : BLOCKS * (i + 1)]) for i in range(len(WIDTHS))
+        )
+        self.linear = nn.Linear(WIDTHS[-1], 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer3(self.layer2(self.layer1(self.relu(self.bn1(self.conv1(x))))))
+        out: Tensor = self.linear(x.mean((2, 3)))
+        return out
+
+
+class OverTime(nn.Module):
+    """The image at every step; mean scores."""
+
+    def __init__(self, net: nn.Module, steps: int) -> None:
+        super().__init__()
+        self.net, self.steps = net, steps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.net(x) for _ in range(self.steps)]).mean(0)
+
+
+def converted(ann: nn.Module, images: Tensor, mode: str = MODE, start: float = START) -> Any:
+    """What ann2snn makes of a network with ReLUs: one step a call."""
+    from spikingjelly.activation_based import ann2snn, functional, neuron
+
+    snn = ann2snn.Converter([(images, torch.zeros(len(images)))], mode=mode)(ann)
+    for m in snn.modules():
+        if isinstance(m, neuron.IFNode):
+            m.set_reset_value("v", start)
+    functional.reset_net(snn)
+    return snn.eval().requires_grad_(False)
+
+
+def trained(checkpoint: Path) -> nn.Module:
+    net = ResNet20()
+    load_checkpoint(net, checkpoint)
     return net.eval().requires_grad_(False)
 
 
-def _convert(net: Spiking, weights: dict[str, Tensor], x: Tensor) -> None:
-    """Layer by layer, while the images go through the ReLU network; x is its activation."""
-    x = F.relu(_folded(net.conv, weights, "conv1", "bn1")(x))
-    before = _percentile(x)
-    _scale(net.conv, 1 / before)
-    for block, name in zip(net.blocks, _names(), strict=True):
-        assert isinstance(block, Block)
-        y = F.relu(_folded(block.conv1, weights, f"{name}.conv1", f"{name}.bn1")(x))
-        middle = _percentile(y)
-        _scale(block.conv1, before / middle, 1 / middle)
-        nn.init.zeros_(block.shortcut.weight)
-        a, b = block.shortcut.in_channels, block.shortcut.out_channels
-        first = (b - a) // 2  # channels of zeros on both sides
-        block.shortcut.weight[first : first + a, :, 0, 0] = torch.eye(a)
-        x = F.relu(_folded(block.conv2, weights, f"{name}.conv2", f"{name}.bn2")(y) + block.shortcut(x))
-        after = _percentile(x)
-        _scale(block.conv2, middle / after, 1 / after)
-        _scale(block.shortcut, before / after)
-        before = after
-    net.linear.weight.copy_(weights["linear.weight"] * before)
-    net.linear.bias.copy_(weights["linear.bias"])
+def after_each(net: nn.Module, batches: SampleBatches[Any]) -> dict[str, float]:
+    """Accuracy in % of the scores summed so far, by steps."""
+    right, samples = dict.fromkeys(SHOWN, 0), 0
+    nodes = [m for m in net.modules() if adapter_of(m) is not None]
+    for x, y in batches:
+        for m in nodes:
+            m.reset()  # type: ignore[operator]
+        total, samples = torch.zeros(()), samples + len(y)
+        for t in range(1, STEPS + 1):
+            with torch.no_grad():
+                total = total + net(x)
+            if t in right:
+                right[t] += int((total.argmax(1) == torch.as_tensor(y)).sum())
+    return {str(t): 100 * n / samples for t, n in right.items()}
 
 
-def _names() -> Iterator[str]:
-    yield from (f"layer{i + 1}.{j}" for i in range(len(WIDTHS)) for j in range(BLOCKS))
+def conversion(ann: nn.Module, images: Tensor, test: CifarSamples, samples: int) -> dict[str, Any]:
+    """Every mode and start in float, and the network with ReLUs."""
+    batches = SampleBatches(test, 100, indices=range(samples))
+    right = sum(int((ann(x).argmax(1) == torch.as_tensor(y)).sum()) for x, y in batches)
+    rows = []
+    for mode in MODES:
+        for start in STARTS:
+            found = after_each(converted(ann, images, mode, start), batches)
+            rows.append({"mode": mode, "start": start, **found})
+            print(rows[-1], flush=True)
+    return {"samples": samples, "date": today(), "relu": 100 * right / samples, "rows": rows}
 
 
-def _folded(conv: nn.Conv2d, weights: dict[str, Tensor], name: str, norm: str) -> nn.Conv2d:
-    """The convolution with its normalisation's scale and offset in it."""
-    scale = weights[f"{norm}.weight"] / (weights[f"{norm}.running_var"] + 1e-5).sqrt()
-    conv.weight.copy_(weights[f"{name}.weight"] * scale.view(-1, 1, 1, 1))
-    assert conv.bias is not None
-    conv.bias.copy_(weights[f"{norm}.bias"] - weights[f"{norm}.running_mean"] * scale)
-    return conv
+def recipes(only: list[str]) -> dict[str, str]:
+    """What the paper's steps are compared by first, the others behind."""
+    rows = {"W4/M32": "gptq+w4m32"}
+    for n, spec in reversed(EQUAL.items()):
+        rows |= {f"{n} W4/M{bits}": spec.format(bits) for bits in BITS if (n, bits) not in SAME}
+    return {label: spec for label, spec in rows.items() if not only or label in (*only, "W4/M32")}
 
 
-def _scale(conv: Any, by: float, bias: float | None = None) -> None:
-    conv.weight.mul_(by)
-    if conv.bias is not None:
-        conv.bias.mul_(by if bias is None else bias)
+def methods(ann: nn.Module, images: Tensor, data: tuple[CifarSamples, CifarSamples], args: Any) -> Any:
+    train, test = data
+    net = OverTime(converted(ann, images), STEPS)
+    changes = {"calibration": args.calibration, "holdout": args.calibration // 3, "micro_batch": 16}
+    found = compare(
+        net,
+        SampleBatches(train, 8),
+        SampleBatches(test, 50, indices=range(args.samples)),
+        [f"{label}={spec}" for label, spec in recipes(args.only).items()],
+        args.seeds,
+        folder=args.out,
+        baseline="W4/M32",
+        changes=changes,
+        progress=for_terminal(),
+        report=lambda m, seed, r, stored: print(f"{m.label} {seed}: {r['score']:.2f}", flush=True),
+    )
+    samples, rows = found.runs[0]["samples"], found.to_dict()["rows"]
+    return {"samples": samples, "date": today(), "seeds": args.seeds, "changes": changes, "rows": rows}
 
 
-def _percentile(x: Tensor) -> float:
-    flat = x.flatten()
-    return float(flat.kthvalue(round(PERCENTILE * len(flat))).values)
+def conversion_table(found: dict[str, Any]) -> str:
+    head = ["mode", "V starts at", *(f"T = {t}" for t in SHOWN)]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in found["rows"]:
+        cells = [row["mode"], f"{row['start']:g}", *(f"{row[str(t)]:.1f}" for t in SHOWN)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def methods_table(found: dict[str, Any]) -> str:
+    """A line a width of the states, a column a method."""
+    rows = {row["method"]: row for row in found["rows"]}
+    head = ["states", "float", "W4/M32", *EQUAL]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for bits in BITS:
+        labels = ["float", "W4/M32", *(f"{SAME.get((n, bits), n)} W4/M{bits}" for n in EQUAL)]
+        cells = [f"{bits} bits", *(_cell(rows.get(label)) for label in labels)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "not run"
+    return f"{row['score']:.2f}" + ("" if row["spread"] is None else f" ± {row['spread']:.2f}")
+
+
+def written(results: dict[str, Any]) -> str:
+    """The page with the tables that the results give."""
+    text = PAGE.read_text("utf-8")
+    for part, table in (("conversion", conversion_table), ("converted", methods_table)):
+        if part not in results:
+            continue
+        begin, end = BEGIN.format(part), END.format(part)
+        text = text.split(begin)[0] + f"{begin}\n{table(results[part])}\n{end}" + text.split(end)[1]
+    return text
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    p.add_argument("--checkpoint", type=Path, metavar="FILE")
+    p.add_argument("--cifar10", type=Path, metavar="DIR")
+    p.add_argument("--part", choices=("conversion", "methods"))
+    p.add_argument("--samples", type=int, default=10_000, help="test images, the first so many")
+    p.add_argument("--calibration", type=int, default=1024, help="training images; a third is held out")
+    p.add_argument("--only", nargs="+", default=[], metavar="ROW", help="only these and W4/M32")
+    p.add_argument("--seeds", type=int, nargs="+", default=[0])
+    p.add_argument("--out", type=Path, default=Path("runs/converted_resnet"))
+    p.add_argument("--write", action="store_true", help="only write the tables anew")
+    args = p.parse_args()
+    found: dict[str, Any] = {}
+    if not args.write:
+        if args.checkpoint is None or args.cifar10 is None:
+            p.error("give --checkpoint and --cifar10, or --write")
+        prepared = Preprocessing(mean=MEAN, std=STD)
+        train, test = (CifarSamples(args.cifar10, "cifar10", part, prepared) for part in (True, False))
+        ann, images = trained(args.checkpoint), train[range(IMAGES)][0]
+        if args.part != "methods":
+            found["conversion"] = conversion(ann, images, test, args.samples)
+        if args.part != "conversion":
+            found["converted"] = methods(ann, images, (train, test), args)
+    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    results |= found
+    write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
+    write_whole(PAGE, written(results))
+
+
+if __name__ == "__main__":
+    main()

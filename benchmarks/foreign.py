@@ -1,14 +1,12 @@
 """Trained networks of other frameworks, quantized as they come: the tables of docs/results.md.
 
     python benchmarks/foreign.py --braille DIR --nmnist-nir FILE.nir --nmnist FILE.npz
-    python benchmarks/foreign.py --resnet20 resnet20-12fca82f.th --cifar10 DIR --seeds 0
     python benchmarks/foreign.py --recorded DIR
 
 --braille: the folder paper/03_rnn of the package nir 1.0.3, with the NIR paper's two recurrent networks
 (current and membrane, T = 256) and its Braille letters. --nmnist-nir: the NIR paper's convolutional network
-(T = 300), run on the recordings of --nmnist. --resnet20: a checkpoint of akamaster/pytorch_resnet_cifar10,
-converted to spikes by benchmarks/converted_resnet.py. --recorded: the folder paper/02_cnn of the package
-nir 1.0.3, where others left the spikes of the convolutional network's first layer on ten digits. None of it
+(T = 300), run on the recordings of --nmnist. --recorded: the folder paper/02_cnn of the package nir 1.0.3,
+where others left the spikes of the convolutional network's first layer on ten digits. None of it
 is part of this repository. Finished runs are kept in --out and reused; the figures go to
 benchmarks/foreign.json, and the table in docs/results.md is written from it (--write does only that).
 """
@@ -23,12 +21,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from converted_resnet import MEAN, STD, converted
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import ptq4snn
-from ptq4snn.data.cifar import CifarSamples
 from ptq4snn.data.samples import Preprocessing, SampleBatches
 from ptq4snn.data.source import open_samples
 from ptq4snn.experiments.compare import compare, today
@@ -50,18 +46,6 @@ METHODS = {  # GPTQ's weights for all; FlowQ has scales of its own for them
     "layer-wise W4/M4": "paper+separate+gptq+layerwise+uniform+w4m4",
     "bridge W4/M4": "paper+separate+gptq+uniform+w4m4",
     "MPBA W4/M4": "paper+separate+gptq+w4m4",
-    "default W4/M4": "w4m4",
-    "default W4/M2": "w4m2",
-}
-CODINGS = {"reuse": "reuse+uniform", "FlowQ": "flowq+uniform", "layer-wise": "layerwise+uniform",
-           "bridge": "uniform", "MPBA": ""}  # fmt: skip
-CONVERTED = {
-    "W4/M32": METHODS["W4/M32"],
-    **{
-        f"{name} W4/M{bits}": "+".join(filter(None, ("paper+separate+gptq", words, f"w4m{bits}")))
-        for bits in (4, 2)
-        for name, words in CODINGS.items()
-    },
     "default W4/M4": "w4m4",
     "default W4/M2": "w4m2",
 }
@@ -97,21 +81,11 @@ def nmnist(graph: Path, recordings: Path) -> Iterator[tuple[str, nn.Module, Any,
     yield "N-MNIST, convolutional", model, SampleBatches(train, 8), SampleBatches(test, 10), changes
 
 
-def resnet20(checkpoint: Path, cifar: Path) -> Iterator[tuple[str, nn.Module, Any, Any, dict[str, Any]]]:
-    train, test = (
-        CifarSamples(cifar, "cifar10", split, Preprocessing(mean=MEAN, std=STD)) for split in (True, False)
-    )
-    model = converted(checkpoint, train[range(512)][0], steps=32)
-    changes = {"calibration": 64, "holdout": 32, "micro_batch": 8}
-    tested = SampleBatches(test, 50, indices=range(1000))
-    yield "CIFAR-10, converted ResNet20", model, SampleBatches(train, 8), tested, changes
-
-
 def measure(
     case: tuple[str, nn.Module, Any, Any, dict[str, Any]], seeds: list[int], out: Path, only: list[str]
 ) -> Any:
     name, model, calibration, test, changes = case
-    methods = CONVERTED if "converted" in name else METHODS
+    methods = METHODS
     if only:
         methods = {label: spec for label, spec in methods.items() if label in (*only, BASELINE)}
     found = compare(
@@ -140,7 +114,7 @@ def table(results: dict[str, Any]) -> str:
     """A line a method, a column a network: mean score and spread over the seeds."""
     head = ["", *(f"{name}, {r['samples']} samples" for name, r in results.items())]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for label in dict.fromkeys(("float", *METHODS, *CONVERTED)):
+    for label in ("float", *METHODS):
         cells = [label]
         for r in results.values():
             row = next((row for row in r["rows"] if row["method"] == label), None)
@@ -201,8 +175,6 @@ def main() -> None:
     p.add_argument("--braille", type=Path, metavar="DIR")
     p.add_argument("--nmnist-nir", type=Path, metavar="FILE")
     p.add_argument("--nmnist", type=Path, metavar="FILE")
-    p.add_argument("--resnet20", type=Path, metavar="FILE")
-    p.add_argument("--cifar10", type=Path, metavar="DIR")
     p.add_argument("--recorded", type=Path, metavar="DIR")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", type=Path, default=Path("runs/foreign"))
@@ -214,8 +186,6 @@ def main() -> None:
         cases = [] if args.braille is None else list(braille(args.braille))
         if args.nmnist_nir is not None and args.nmnist is not None:
             cases += nmnist(args.nmnist_nir, args.nmnist)
-        if args.resnet20 is not None and args.cifar10 is not None:
-            cases += resnet20(args.resnet20, args.cifar10)
         for case in cases:
             found = measure(case, args.seeds, args.out, args.only)
             known = {row["method"]: row for row in results.get(case[0], {"rows": []})["rows"]}

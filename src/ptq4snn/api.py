@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.calibration.calibration_set import micro_batches
+from ptq4snn.discovery.counting import limit_counts
 from ptq4snn.discovery.discover import Discovery, discover
 from ptq4snn.discovery.input_types import input_type, refuse_several_inputs, widened
 from ptq4snn.discovery.looping import Loop, looped, repeated
@@ -120,4 +121,5 @@ def inspect(model: nn.Module, sample: Any, batch_axis: int = 0) -> Discovery:
         refuse_several_inputs(found)
         first = first.to(input_type(found, first))
         bake(found, [first])
+        limit_counts(found, first)
         return discover(found, first, batch_axis)

@@ -88,7 +88,7 @@ class Assembly:
         membrane = None if behind is None else self.dynamics(behind)
         floor = None if (found := self.floor(n.info.name)) is None else found.float()[:, None]
         carried = spec.emits == "carried"
-        return Dynamics(leak, theta, rho, spec.reset, strict, rounding, membrane, carried, floor)
+        return Dynamics(leak, theta, rho, spec.reset, strict, rounding, membrane, carried, floor, spec.limit)
 
     def floor(self, name: str) -> Tensor | None:
         """The least state [C] that a neuron may have; None: any."""
@@ -227,6 +227,8 @@ class Assembly:
         theta, rho = self.thresholds.get(info.name, n.theta) / n.unit, n.rho / n.unit
         if self.recipe.arithmetic == "integer":
             theta = theta.ceil() if spec.comparator == ">=" else theta.floor() + 1
+            if spec.limit > 1:  # what is divided by is nearest: each of the thresholds that fit is off by it
+                theta = (self.thresholds.get(info.name, n.theta) / n.unit).round().clamp_min(1)
             rho = rho.round()
         elif spec.comparator == ">":  # the least float32 above
             single = theta.float()
@@ -270,6 +272,7 @@ class Assembly:
             zero_state=info.zero_state,
             emits=spec.emits,
             lift=tuple((f.m, f.n) for f in lift),
+            most=spec.limit,
         )
 
     def _trained_leak(self, name: str) -> list[float]:

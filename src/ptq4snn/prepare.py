@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ptq4snn.calibration.calibration_set import Calibration, refuse_unbatched, sizes
 from ptq4snn.calibration.packed import PackedBatch
 from ptq4snn.discovery.batch_axis import check_batch_axis
+from ptq4snn.discovery.counting import limit_counts
 from ptq4snn.discovery.discover import Discovery, discover, reset_neurons
 from ptq4snn.discovery.editing import leave_out
 from ptq4snn.discovery.exclusion import excluded_modules
@@ -190,6 +191,7 @@ def prepare(
     refuse_forgetful(model, few, batch_axis)
     batches = [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1), first]
     bake(model, batches)
+    limit_counts(model, first)
     discovery = discover(model, few, batch_axis, excluded)
     if discovery.edits:  # what an edited call computes with must not hang on the sample
         bake(model, batches)

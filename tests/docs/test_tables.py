@@ -38,6 +38,12 @@ def test_networks_of_other_frameworks(benchmark: Any) -> None:
     assert foreign.written(results, spikes) == foreign.PAGE.read_text("utf-8")
 
 
+def test_the_converted_network(benchmark: Any) -> None:
+    converted = benchmark("converted_resnet")
+    results = json.loads(converted.RESULTS.read_text("utf-8"))
+    assert converted.written(results) == converted.PAGE.read_text("utf-8")
+
+
 def test_what_allocations_are_chosen_by(benchmark: Any) -> None:
     criterion = benchmark("criterion")
     results = json.loads(criterion.RESULTS.read_text("utf-8"))

@@ -157,6 +157,15 @@ def test_spikes_added_to_a_current(recipe: str, tmp_path: Path) -> None:
     assert float((one - 1).abs().max()) < 0.01  # a spike stays one
 
 
+def test_a_channel_without_weights_leaves_the_shortcut_to_the_others(tmp_path: Path) -> None:
+    """Its steps are thousands of times finer; in steps that hold a spike there, others would lose theirs."""
+    net = seeded(Spiking)
+    net.get_parameter("b.weight").data[3] *= 1e-6
+    q = quantized(net, drawn(48, 8) * 2, tmp_path, "fast+w4m4")
+    one = q.integers["shortcut"].weight.flatten() * torch.tensor(q.plan.projections["shortcut"].scales)
+    assert float((one - 1).abs().max()) < 0.05
+
+
 def test_at_8_bits_the_shortcut_costs_nothing(tmp_path: Path) -> None:
     x = drawn(96, 8) * 2
     net = seeded(Spiking)

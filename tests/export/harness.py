@@ -108,9 +108,9 @@ def driver(cases: Sequence[Case]) -> str:
 
 TRACE = """
 static int silent;
-void trace(int number, const void *row, int size, unsigned positions, unsigned channels)
+void trace(int number, const void *row, int size, unsigned width, unsigned positions, unsigned channels)
 {
-  const uint32_t each = 8U * (uint32_t)size, words = (channels + each - 1U) / each;
+  const uint32_t each = 8U * (uint32_t)size / width, words = (channels + each - 1U) / each;
   const int32_t name = number;
   if (silent) {
     return;
@@ -121,8 +121,8 @@ void trace(int number, const void *row, int size, unsigned positions, unsigned c
       const uint32_t at = p * words + c / each;
       const uint32_t word = size == 1 ? ((const uint8_t *)row)[at]
                             : size == 2 ? ((const uint16_t *)row)[at] : ((const uint32_t *)row)[at];
-      const uint8_t bit = (uint8_t)((word >> (c % each)) & 1U);
-      give(&bit, 1);
+      const uint8_t spikes = (uint8_t)((word >> (c % each * width)) & ((1U << width) - 1U));
+      give(&spikes, 1);
     }
   }
 }
@@ -130,7 +130,7 @@ static void whole(int64_t x) { give(&x, 8); }
 static void real(double x) { give(&x, 8); }
 """
 PORT = """
-void trace(int, const void *, int, unsigned, unsigned);
+void trace(int, const void *, int, unsigned, unsigned, unsigned);
 void port_open(void);
 void port_close(void);
 void take(void *to, unsigned size);

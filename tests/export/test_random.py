@@ -25,7 +25,7 @@ from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import State
 
-COMPILERS = {"gcc": (*range(12), 41, 69), "clang": (*range(12, 22), 53)}
+COMPILERS = {"gcc": (*range(12), 42, 69), "clang": (*range(12, 22), 53)}
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -97,6 +97,7 @@ def test_the_programs_have_everything() -> None:
     assert {(n.reset, n.rounding) for _, n in neurons} == set(
         product(("hard", "soft", "none"), ("even", "dither"))
     )
+    assert {n.reset for _, n in neurons if n.most > 1} == {"hard", "soft", "none"}  # they count
     assert {w for _, n in neurons for w in n.bits.tolist()} == {2, 3, 4, 5, 6, 7, 8, 16, 32}
     assert {p.bits for m in models for p in m.projections.values()} == set(range(2, 9))
     for holds in (

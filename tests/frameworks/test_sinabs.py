@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 import ptq4snn
 from ptq4snn.discovery.surgery import copy_model
-from ptq4snn.errors import RecipeError, UnsupportedNeuron
+from ptq4snn.errors import PTQ4SNNError, RecipeError, UnsupportedNeuron
 
 sinabs = framework("sinabs", "nir", "nirtorch", "pylab")
 import sinabs.layers as sl  # noqa: E402
-from sinabs.activation import MaxSpike, MembraneReset, MembraneSubtract, SingleSpike  # noqa: E402
+from sinabs.activation import MaxSpike, MembraneReset, MembraneSubtract, MultiSpike, SingleSpike  # noqa: E402
 
 STEPS = 9
 ONCE = {"spike_fn": SingleSpike}
@@ -25,6 +25,12 @@ ONCE = {"spike_fn": SingleSpike}
 
 def number(generator: torch.Generator, low: float, high: float) -> float:
     return float(low + (high - low) * torch.rand((), generator=generator))
+
+
+def half(back: nn.Linear) -> nn.Linear:
+    """So that counts do not grow without end."""
+    back.weight.data *= 0.5
+    return back
 
 
 def layer(kind: str, seed: int) -> nn.Module:
@@ -39,6 +45,21 @@ def layer(kind: str, seed: int) -> nn.Module:
         "LIF zero": lambda: sl.LIF(**lif, reset_fn=MembraneReset()),
         "LIF subtract": lambda: sl.LIF(**lif, reset_fn=MembraneSubtract(0.75)),
         "LIF at most one": lambda: sl.LIF(**{**lif, "spike_fn": MaxSpike(1)}),
+        "LIF counts": lambda: sl.LIF(**{**lif, "spike_fn": MultiSpike}),
+        "LIF at most three": lambda: sl.LIF(**{**lif, "spike_fn": MaxSpike(3)}),
+        "LIF counts, zero": lambda: sl.LIF(**{**lif, "spike_fn": MultiSpike}, reset_fn=MembraneReset()),
+        "LIF counts, subtract": lambda: sl.LIF(
+            **{**lif, "spike_fn": MultiSpike}, reset_fn=MembraneSubtract(0.75)
+        ),
+        "LIF counts, synapse, floor": lambda: sl.LIF(
+            **{**lif, "spike_fn": MultiSpike}, tau_syn=syn, min_v_mem=-0.3
+        ),
+        "LIFRecurrent counts": lambda: sl.LIFRecurrent(
+            rec_connect=half(back), **{**lif, "spike_fn": MaxSpike(4)}
+        ),
+        "LIFSqueeze counts": lambda: sl.LIFSqueeze(num_timesteps=30, **{**lif, "spike_fn": MaxSpike()}),
+        "IAF counts": lambda: sl.IAF(spike_threshold=theta),
+        "IAFSqueeze counts": lambda: sl.IAFSqueeze(num_timesteps=30, spike_threshold=theta),
         "LIF floor": lambda: sl.LIF(**lif, min_v_mem=-0.3),
         "LIF floor each": lambda: sl.LIF(**lif, min_v_mem=-torch.linspace(0, 2, 7), reset_fn=MembraneReset()),
         "LIF synapse": lambda: sl.LIF(**lif, tau_syn=syn),
@@ -61,6 +82,9 @@ KINDS = (
     "LIF floor each", "LIF synapse",
     "LIFRecurrent", "LIFRecurrent synapse", "LIFSqueeze", "IAF", "IAF synapse", "IAFRecurrent", "IAFSqueeze",
     "ExpLeak", "ExpLeak floor", "ExpLeakSqueeze",
+    "LIF counts", "LIF at most three", "LIF counts, zero", "LIF counts, subtract",
+    "LIF counts, synapse, floor", "LIFRecurrent counts", "LIFSqueeze counts", "IAF counts",
+    "IAFSqueeze counts",
 )  # fmt: skip
 
 
@@ -68,7 +92,8 @@ KINDS = (
 @pytest.mark.parametrize("seed", range(4))
 def test_a_layer_is_its_canonical_form(kind: str, seed: int) -> None:
     """Over two calls: the state stays until it is reset."""
-    module, x = layer(kind, seed), currents((2, 5, 30, 7), seed, 3.0)  # two calls of [B, T, N]
+    counts = "counts" in kind or "three" in kind
+    module, x = layer(kind, seed), currents((2, 5, 30, 7), seed, 9.0 if counts else 3.0)  # two of [B, T, N]
     made = replaced(module)
     if hasattr(module, "rec_connect"):  # sinabs's spikes are float32 in every model
         module.rec_connect.register_forward_pre_hook(lambda _, given: (given[0].double(),))
@@ -79,9 +104,11 @@ def test_a_layer_is_its_canonical_form(kind: str, seed: int) -> None:
                 torch.testing.assert_close(y, expected)
             else:
                 assert torch.equal(y, expected)
-                assert 0.02 < float(y.mean()) < 0.98
+                assert 0.02 < float((y > 0).double().mean()) < 0.98
+                assert (int(y.max()) > 1) == counts
             if kind != "ExpLeak floor":  # what it keeps is behind what it gives
-                torch.testing.assert_close(made.v_mem, module.v_mem.double())
+                near = 1e-5 if int(expected.max()) > 1 else 1e-7  # n * threshold is float32 in sinabs
+                torch.testing.assert_close(made.v_mem, module.v_mem.double(), rtol=near, atol=near)
         again, fresh = x[0].flatten(0, 1) if "Squeeze" in kind else x[0], replaced(module)
         parent = nn.Sequential(made)
         sinabs.reset_states(copy.deepcopy(parent))  # of the copy, and not of this one
@@ -121,6 +148,28 @@ class Squeezed(nn.Module):
         sinabs.reset_states(self)
         y = self.two(self.one(x.flatten(0, 1)))
         return self.last(y + self.three(y)).unflatten(0, (-1, STEPS)).sum(1)
+
+
+class Counting(nn.Module):
+    """MultiSpike, sinabs's default: convolutions, sums, a residual, a synapse, recurrence, a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        back = nn.Linear(5, 5, bias=False)
+        squeezed = {"num_timesteps": STEPS, "tau_mem": 8.0, "norm_input": False}
+        self.one = nn.Sequential(
+            nn.Conv2d(2, 6, 3, padding=1, bias=False), sl.IAFSqueeze(num_timesteps=STEPS), sl.SumPool2d(2)
+        )
+        self.two = nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), sl.LIFSqueeze(**squeezed))
+        fires = {"spike_fn": MaxSpike(3), "reset_fn": MembraneReset(), "tau_syn": 3.0}
+        self.three = nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), sl.LIFSqueeze(**squeezed, **fires))
+        self.four = nn.Sequential(nn.Flatten(2), nn.Linear(6 * 9, 5, bias=False))
+        self.last = sl.LIFRecurrent(6.0, half(back), norm_input=False, spike_fn=MaxSpike(6))
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, T, 2, 6, 6]
+        sinabs.reset_states(self)
+        y = self.two(self.one(x.flatten(0, 1)))
+        return self.last(self.four((y + self.three(y)).unflatten(0, (-1, STEPS)))).sum(1)
 
 
 class Recurrent(nn.Module):
@@ -172,7 +221,7 @@ class Converted(nn.Module):
         return self.net(x.flatten(0, 1)).unflatten(0, (-1, STEPS)).sum(1)
 
 
-@pytest.mark.parametrize("kind", [Squeezed, Recurrent, Repeated, Converted])
+@pytest.mark.parametrize("kind", [Squeezed, Counting, Recurrent, Repeated, Converted])
 @pytest.mark.parametrize("recipe", ["w4m4", "w8m8"])
 def test_whole_networks(kind: type[nn.Module], recipe: str, tmp_path: Path) -> None:
     net = seeded(1, kind).eval()
@@ -186,9 +235,33 @@ def test_whole_networks(kind: type[nn.Module], recipe: str, tmp_path: Path) -> N
     if kind is Recurrent:
         readout = q.plan.neurons["net.5.membrane"]
         assert set(readout.bits) == {16} and readout.reset == "none"
+    if kind is Counting:
+        most = {name: n.most for name, n in q.plan.neurons.items() if n.emits == "spikes"}
+        assert most["three.1.membrane"] == 3 and most["last.membrane"] == 6  # MaxSpike's own
+        fired = ptq4snn.runtime.load(tmp_path / "q.ptq").trace(x.numpy())
+        for name, limit in most.items():
+            largest = int(fired[name]["spikes"].max())
+            assert 1 < largest <= limit and (limit in (3, 6) or limit + 1 in (4, 8, 16, 32, 64, 128, 256))
     if recipe == "w8m8":
         expected, found = net(x).detach(), q(x)
         assert float((expected - found).abs().mean()) < 0.1 * float(expected.abs().max())
+
+
+def test_counts_are_rounded_behind_and_where_they_cannot_go(tmp_path: Path) -> None:
+    """Reconstruction plays recorded counts to the unit that it rounds, a synapse behind them."""
+
+    def back() -> nn.Module:
+        return sl.LIF(5.0, tau_syn=2.0, norm_input=False)
+
+    net = seeded(1, lambda: nn.Sequential(nn.Linear(4, 6), sl.IAF(), nn.Linear(6, 3), back())).eval()
+    net[0].weight.data *= 4
+    x = torch.rand(12, STEPS, 4, generator=torch.Generator().manual_seed(2))
+    q = ptq4snn.quantize(net, x, "paper+uniform+w4m4", iterations=20)
+    q.save(tmp_path / "q.ptq")
+    with pytest.raises(PTQ4SNNError, match=r"fires up to \d+ times in a step"):
+        ptq4snn.export.nir(tmp_path / "q.ptq", tmp_path / "q.nir")
+    with pytest.raises(PTQ4SNNError, match=r"fires up to \d+ times in a step"):
+        ptq4snn.export.onnx(tmp_path / "q.ptq", tmp_path / "q.onnx", qonnx=True)
 
 
 @pytest.mark.parametrize("recipe", ["w4m4", "w4m2", "w8m8", "paper+nearest+w4m4"])
@@ -213,9 +286,13 @@ def test_the_levels_begin_at_the_floor(recipe: str, tmp_path: Path) -> None:
         ptq4snn.quantize(net, x, "w4m32")
 
 
+class Odd(SingleSpike):  # type: ignore[misc]
+    pass
+
+
 REFUSED = {
-    "several spikes": (lambda: sl.IAF(), "MultiSpike fires several spikes in a step.*spike_fn=SingleSpike"),
-    "at most three": (lambda: sl.IAF(spike_fn=MaxSpike(3)), "MaxSpike fires several"),
+    "another spike_fn": (lambda: sl.IAF(spike_fn=Odd), "spike_fn Odd is not sinabs's own.*MaxSpike"),
+    "a division by 0": (lambda: sl.IAF(spike_threshold=0.0), "MultiSpike divides by a threshold of 0"),
     "a floor above rest": (lambda: sl.LIF(5.0, **ONCE, min_v_mem=0.5), "min_v_mem is above 0"),
     "adapts": (lambda: sl.ALIF(5.0, 5.0), "ALIF.*enters the comparison and not the sum.*use LIF,"),
     "recurrent, adapts": (lambda: sl.ALIFRecurrent(5.0, 5.0, nn.Linear(4, 4)), "use LIFRecurrent"),

@@ -354,7 +354,32 @@ def other_start() -> nn.Module:
     return lif
 
 
+def started(start: float, kind: Any = neuron.IFNode, **options: Any) -> Any:
+    node = kind(v_reset=None, **options)
+    node.set_reset_value("v", start)
+    node.reset()
+    return node
+
+
+@pytest.mark.parametrize("start", [0.5, 0.25, -0.75])
+def test_an_if_node_that_starts_elsewhere(start: float) -> None:
+    """It neither leaks nor resets to a value, so that where it starts is its rest."""
+    node = started(start, v_threshold=1.25, step_mode="m").double()
+    adapter = adapter_of(node)
+    assert adapter is not None
+    shell: Any = adapter.shell(node, FloatCore(adapter.spec(node, "n")))
+    x = torch.randn(30, 4, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.5 + 0.2
+    for _ in range(2):
+        node.reset()
+        shell.reset()
+        assert torch.equal(node(x), shell(x)) and 0.05 < float(node(x).mean()) < 0.95
+        shell(x)
+        torch.testing.assert_close(shell.v + 0 * x[0], node.v)
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
+    "IFNode begins to fire": (lambda: started(1.0), "starts at 1, where it fires"),
+    "LIFNode soft, start": (lambda: started(0.5, neuron.LIFNode), "starts at 0.5 and not at"),
     "OwnForward": (OwnForward, r"replaces forward\(\) of LIFNode"),
     "OwnStep": (OwnStep, r"replaces single_step_forward\(\) of IFNode"),
     "OwnNeuron": (OwnNeuron, "not one state"),

@@ -65,6 +65,7 @@ BODIES: dict[str, Callable[[Tensor], Tensor]] = {
     "two quanta": lambda x: x / 2 + F.avg_pool3d(x, (1, 2, 2), 1)[..., :1, :1],
     "padded": steps(lambda x: F.pad(x, [1, 0, 2, 1])),
     "padded, then added": steps(lambda x: F.pad(x, [1, 0]) + F.pad(x, [0, 1])),
+    "more channels": steps(lambda x: F.pad(x[:, :, ::2, ::2], [0, 0, 0, 0, 1, 2])),
     "negated": lambda x: 2 - x,
     "clipped": lambda x: (x + x.roll(1, 3) + x.roll(2, 4)).clamp(0, 2),
     "hard tanh": lambda x: F.hardtanh(x + x.roll(1, 2)),

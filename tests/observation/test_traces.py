@@ -68,7 +68,7 @@ def test_every_value_is_the_one_of_its_sample_and_place(name: str) -> None:
     C, positions = layout.channels, layout.elements
     n = trace.places.shape[1]
     assert trace.currents.shape == trace.spikes.shape == (T, C, n) and trace.places.shape == (C, n)
-    assert trace.spikes.dtype == torch.bool and trace.currents.dtype == torch.float32
+    assert trace.spikes.dtype == torch.uint8 and trace.currents.dtype == torch.float32
     each = n // sum(batches)
     assert each * sum(batches) == n and 1 <= each <= positions
     sample = [(x, s, b) for x, s in zip(xs, spikes, strict=True) for b in range(x.shape[1])]
@@ -78,7 +78,7 @@ def test_every_value_is_the_one_of_its_sample_and_place(name: str) -> None:
             assert channel(layout, place)[0] == c
             x, s, b = sample[j // each]
             assert torch.equal(trace.currents[:, c, j], 0.5 * x[:, b].flatten(1)[:, place])
-            assert torch.equal(trace.spikes[:, c, j], s[:, b].flatten(1)[:, place].bool())
+            assert torch.equal(trace.spikes[:, c, j], s[:, b].flatten(1)[:, place].to(torch.uint8))
     assert 0 < int(trace.spikes.sum()) < trace.spikes.numel()
 
 

@@ -126,9 +126,10 @@ class Interpreter:
         spikes, potentials, states = [], [], []
         for t in range(steps):
             a = sequence[t] + half_even(v * _each(plan.charge, 0, channel), _each(plan.charge, 1, channel))
-            s = (a >= np.array(plan.theta).astype(np.int64)[channel]).astype(np.int64)
+            theta = np.array(plan.theta).astype(np.int64)[channel]
+            s = sum((a >= k * theta).astype(np.int64) for k in range(1, plan.most + 1))  # thresholds that fit
             rest = {
-                "hard": a * (1 - s),
+                "hard": a * (s == 0),
                 "soft": a - np.array(plan.rho).astype(np.int64)[channel] * s,
                 "none": a,
             }

@@ -86,7 +86,7 @@ def _neuron(name: str, n: NeuronNumbers, layout: Layout) -> NeuronPlan:
         leak=pairs(n.charge_m * n.settle_m, n.charge_n + n.settle_n), charge=pairs(n.charge_m, n.charge_n),
         settle=pairs(n.settle_m, n.settle_n), bound=BOUND, leak_error=0.0, elements=layout.elements, steps=1,
         in_budget=True, stem=False, readout=False, zero_state=False,
-        emits="carried" if len(n.lift_m) else "spikes", lift=pairs(n.lift_m, n.lift_n),
+        emits="carried" if len(n.lift_m) else "spikes", lift=pairs(n.lift_m, n.lift_n), most=n.most,
         **{k: tuple(v.tolist()) for k, v in reals.items()},
     )  # fmt: skip
 

@@ -87,10 +87,11 @@ class Draws:
                 15 + self.integers(-1, 1, channels),
             )
         reset = self.one("hard", "soft", "none")
-        theta = self.integers(-2, int(top / 4) + 2, channels)
+        most = self.one(1, 1, 1, 2, 3, 6, 40, 255)  # those above 1 count
+        theta = self.integers(1 if most > 1 else -2, int(top / (4 * most)) + 2, channels)
         rho = np.maximum(1, theta + self.integers(-3, 3, channels)) if reset == "soft" else 0 * theta
         return NeuronNumbers(
             shift, once and self.one(True, False), bits, zero, zero - half, zero + half - 1, theta, rho,
             charge_m, charge_n, settle_m, settle_n, reset, rounding, self.rng.uniform(1e-3, 1e-1, channels),
-            self.one(0.0, 0.25), shape,
+            self.one(0.0, 0.25), shape, most=most,
         )  # fmt: skip

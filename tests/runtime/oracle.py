@@ -164,7 +164,7 @@ class Oracle:
     def membrane(self, n: Any, x: int, v: int, c: int, element: int, t: int) -> tuple[int, int, int]:
         """Spike, potential and next state."""
         a = x + rshift(v * int(n.charge_m[c]), int(n.charge_n[c]))
-        s = int(a >= int(n.theta[c]))
+        s = int(a >= int(n.theta[c])) if n.most == 1 else min(n.most, max(0, a // int(n.theta[c])))
         kept = a
         if n.reset == "hard" and s:
             kept = 0

@@ -101,11 +101,11 @@ class Builder(Values):
         factor, shift = self.one(1, 1, 2, 3), self.between(0, 4)
         top = self.peak[v] * factor * 2**shift
         self.neurons[name] = self.membrane(channels, shape, shift, top, once)
-        carried = not once and self.one(True, False, False, False)
+        carried = not once and self.neurons[name].most == 1 and self.one(True, False, False, False)
         if carried:
             lift = {"lift_m": self.integers(0, 2**10, channels), "lift_n": self.integers(0, 8, channels)}
             self.neurons[name] = replace(self.neurons[name], **lift)
-        out = self.add(self.area[v], x.channels, not once, 1, self.summed[v])
+        out = self.add(self.area[v], x.channels, not once, self.neurons[name].most, self.summed[v])
         potential = None
         if carried or self.one(True, False, False):
             potential = self.add(self.area[v], x.channels, not once, 2.0**31, self.summed[v])
@@ -120,7 +120,7 @@ class Builder(Values):
             return self.neuron(v)
         x = self.below(v, SMALL)
         place, channels = len(self.operations), self.values[x].channels
-        before = self.add(self.area[x], channels, True, 1, False)
+        before = self.add(self.area[x], channels, True, 255, False)
         self.operations.append(Delay(before, (before,), self.name("delay")))
         back = before
         if self.one(True, False) and self.values[x].positions * channels**2 <= self.work:
@@ -128,14 +128,14 @@ class Builder(Values):
             name, bias = self.name("project"), self.integers(-5, 5, channels)
             unit = self.rng.uniform(1e-3, 1e-1, channels)
             self.projections[name] = ProjectionNumbers(weight, 3, bias, 1, False, None, None, unit, "pair")
-            back = self.add(self.area[x], channels, True, 8 * channels + 5, False)
+            back = self.add(self.area[x], channels, True, 255 * 8 * channels + 5, False)
             self.operations.append(Project(back, (before,), name, None, 1))
         total = self.like(x, self.peak[x] + self.peak[back], back)
         self.operations.append(Combine(total, (x, back), self.name("combine"), (1, 1), 0))
         source = spikes = self.neuron(total)
         if self.one(True, False):
             size = self.values[x].positions * channels
-            source = self.add(self.area[x], channels, True, 1, False)
+            source = self.add(self.area[x], channels, True, self.peak[spikes], False)
             index = compact(self.rng.permutation(size))
             self.operations.append(Gather(source, (spikes,), self.name("gather"), "sum", 1, index))
         self.operations[place] = replace(self.operations[place], inputs=(source,))

@@ -14,7 +14,9 @@ from runtime.programs import models
 
 from ptq4snn.errors import BundleError
 from ptq4snn.network.program import Neuron, Project
+from ptq4snn.runtime.bounds import _after_reset
 from ptq4snn.runtime.parameters import InputGrid, Model
+from ptq4snn.runtime.ranges import Range
 from ptq4snn.runtime.reference import NumpyExecutor
 
 
@@ -38,6 +40,23 @@ def test_no_value_leaves_its_bounds(model: Model, seed: int) -> None:
     for op in model.program.operations:
         if isinstance(op, Neuron) and op.potential is not None and not op.carried:
             assert np.abs(found[op.potential]).max() <= model.bounds.potentials[op.name]
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 40), st.integers(-5, 60), st.integers(2, 9), st.integers(-80, 80), st.integers(0, 120))
+def test_what_counts_leave_of_a_potential(theta: int, rho: int, most: int, low: int, wide: int) -> None:
+    """Against every A of the range; where rho is theta, as it mostly is, nothing is taken below 0."""
+    a = np.arange(low, low + wide + 1)
+    rest = a - rho * np.clip(a // theta, 0, most)
+    one = np.ones(1)
+    parts = base()
+    n = replace(
+        parts["neurons"]["lif"], theta=np.array([theta]), rho=np.array([rho]), most=most, reset="soft"
+    )
+    found = _after_reset(Range(low * one, (low + wide) * one), n)
+    assert found.lo[0] <= rest.min() and rest.max() <= found.hi[0]
+    if rho == theta:
+        assert found.lo[0] >= min(low, 0)
 
 
 def test_sums_of_a_projection_are_reached() -> None:

@@ -134,7 +134,7 @@ def _common_steps(basis: Basis, parts: list[ProjectionLattice]) -> tuple[dict[st
 
     Those of the fewest bits say which, the coarsest of theirs; the others have bits to spare and take the
     finest octave in which no channel is clipped. Shortcuts, whose weights are one, take the steps of the
-    others, as fine as their bits allow."""
+    others in the octave of the least error; a channel in which one would not fit has wider steps instead."""
     ones = basis.folded.discovery.shortcuts
     others = [p for p in parts if p.info.name not in ones] or parts
     fewest = min(p.weight.bits or 0 for p in others)  # 0: float weights
@@ -146,12 +146,38 @@ def _common_steps(basis: Basis, parts: list[ProjectionLattice]) -> tuple[dict[st
         if p.info.name not in ones:
             octaves[p.info.name] = math.ceil(float(torch.log2(p.lattice / base).max()) - 1e-9)
         elif p.weight.bits is not None:
-            largest = float((p.lattice / (p.weight.scales * base)).max())  # of weights of one, in steps
-            octaves[p.info.name] = math.ceil(math.log2(largest / signed_range(p.weight.bits)[1]))
+            octaves[p.info.name], base = _shortcut_steps(basis, p, narrow, base)
         else:
             octaves[p.info.name] = 0
     least = min(octaves.values())
     return {name: octave - least for name, octave in octaves.items()}, base * 2.0**least
+
+
+def _shortcut_steps(
+    basis: Basis, shortcut: ProjectionLattice, narrow: list[ProjectionLattice], base: Tensor
+) -> tuple[int, Tensor]:
+    """The octave of a shortcut, and the steps [C] with it: those of least squared error of all weights.
+
+    A channel without weights to speak of (a BatchNorm with a gain near 0) has steps far finer than the
+    others; if all channels took the octave that it needs, the shortcut would be lost in the others."""
+    one = shortcut.lattice / shortcut.weight.scales  # [C] what a weight of one is worth
+    fits = one / signed_range(shortcut.weight.bits or 0)[1]  # the least step that holds it
+    wanted = torch.log2(fits / base)
+    options = range(math.floor(float(wanted.min())), math.ceil(float(wanted.max())) + 1)
+
+    def error(octave: int) -> float:
+        steps = torch.maximum(base, fits * 2.0**-octave)
+        total = (one - (one / (steps * 2.0**octave)).round() * steps * 2.0**octave).square().sum()
+        for p in narrow:
+            weight = _counted_weight(basis, p.info.name, p.input_steps)
+            q = round_nearest(weight, p.weight.bits, scales=steps * p.weight.scales / p.lattice)
+            worth = (p.lattice / p.weight.scales).view(-1, *[1] * (weight.dim() - 1))
+            scales = q.scales.view(-1, *[1] * (weight.dim() - 1))
+            total = total + ((q.integers * scales - weight) * worth).square().sum()
+        return float(total)
+
+    octave = min(options, key=error)
+    return octave, torch.maximum(base, fits * 2.0**-octave)
 
 
 def one_scale(basis: Basis, heads: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:

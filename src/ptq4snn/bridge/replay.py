@@ -43,13 +43,17 @@ class Dynamics:
     behind: Dynamics | None = None  # of a synapse: the membrane that it feeds, which fires
     carried: bool = False  # a synapse that emits the state it began the step with
     floor: Tensor | None = None  # the least state
+    most: int = 1  # spikes of a step
 
     def fires(self, h: Tensor) -> Tensor:
+        """Whether, or how often."""
+        if self.most > 1:
+            return (h / self.theta).floor_().clamp_(0, self.most)
         return h > self.theta if self.strict else h >= self.theta
 
     def after(self, h: Tensor, s: Tensor) -> Tensor:
         if self.reset == "hard":
-            h = h.masked_fill(s, 0.0)
+            h = h.masked_fill(s.bool(), 0.0)
         elif self.reset == "soft":
             h = h - self.rho * s
         return h if self.floor is None else h.clamp_min(self.floor)
@@ -127,7 +131,10 @@ class Replay:
     ) -> Tensor:
         """[C, n] of the candidate scales [C, n]."""
         away = outside(scales / theta[:, None], bits)
-        hopeless = (1 + COUNT_WEIGHT + RATE_WEIGHT + TIE) * len(self.trace.currents)  # the largest cost
+        worst = max(self.neuron.most, 1 if self.neuron.behind is None else self.neuron.behind.most)
+        hopeless = ((1 + COUNT_WEIGHT + RATE_WEIGHT) * worst + TIE) * len(
+            self.trace.currents
+        )  # the largest cost
         out = hopeless + away
         levels = tuple(torch.tensor(float(level + zero)) for level in signed_range(bits))
         floor = self.neuron.floor

@@ -187,10 +187,15 @@ def program_rows(program: Program) -> dict[str, int]:
     }
 
 
-def delayed_spikes(program: Program, op: Operation) -> StateTensor:
-    """Spikes that come back one step later: a bit each, in one row, without tags and shifts like the stem."""
-    value = program.values[op.output]
-    return StateTensor(value.channels, value.positions, (1,), stem=True, scale_bits=0, rows=1)
+def delayed_spikes(plan: Plan, program: Program, op: Operation) -> StateTensor:
+    """Spikes that come back one step later: a bit each (where they are counted, as many as a count needs), in
+    one row, without tags and shifts like the stem."""
+    value, made = program.values[op.output], {o.output: o for o in program.operations}
+    source = made[op.inputs[0]]
+    while source.kind == "gather":
+        source = made[source.inputs[0]]
+    most = plan.neurons[source.name].most if source.kind == "neuron" else 1
+    return StateTensor(value.channels, value.positions, (most.bit_length(),), stem=True, scale_bits=0, rows=1)
 
 
 def resident_states(plan: Plan, program: Program | None = None) -> list[StateTensor]:
@@ -198,7 +203,7 @@ def resident_states(plan: Plan, program: Program | None = None) -> list[StateTen
     row is taken for each position."""
     rows = {} if program is None else program_rows(program)
     operations = () if program is None else program.operations
-    delays = [delayed_spikes(program, op) for op in operations if program and op.kind == "delay"]
+    delays = [delayed_spikes(plan, program, op) for op in operations if program and op.kind == "delay"]
     return delays + [
         StateTensor(
             n.channels,

@@ -327,12 +327,15 @@ def _wide(model: nn.Module, discovery: Discovery, firing: list[str]) -> Iterator
 def _spikes(
     model: nn.Module, discovery: Discovery, firing: list[str], x: Tensor
 ) -> tuple[list[tuple[str, Tensor]], list[Tensor]]:
-    """Spikes of every neuron call, in execution order, and the outputs."""
+    """Spikes of every neuron call, in execution order, how many where they are counted; and the outputs."""
     seen: list[tuple[str, Tensor]] = []
+    counting = {n for n, spec in discovery.specs.items() if spec.most != 1}
+    counting |= {n.rpartition(".")[0] for n in counting}  # the compounds that they are parts of
 
     def note(name: str) -> Any:
         def hook(_m: nn.Module, _args: Any, out: Any) -> None:
-            seen.append((name, (out[0] if isinstance(out, (tuple, list)) else out).bool()))
+            first = out[0] if isinstance(out, (tuple, list)) else out
+            seen.append((name, first.int() if name in counting else first.bool()))
 
         return hook
 

@@ -317,8 +317,10 @@ def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     step = (
         step.reshape([-1, *[1] * (len(shape) - 1)]) if steps is not None else step.reshape([1] * len(shape))
     )
-    out: Fact = Count(1.0, 0.0, 1.0, frozenset([node.target]), numbers.expand(shape) + TIME * step)
-    if adapter.spec(module, node.target).emits != "spikes":
+    spec = adapter.spec(module, node.target)
+    source = frozenset([node.target])
+    out: Fact = Count(1.0, 0.0, float(spec.limit), source, numbers.expand(shape) + TIME * step)
+    if spec.emits != "spikes":
         out = _emitted(w, node.target, fact)
     return [out, *[Membrane(node.target)] * (len(node.outputs) - 1)]
 

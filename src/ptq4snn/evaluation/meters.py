@@ -135,7 +135,7 @@ class NeuronMeter:
 
     def before(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
         self._fired("before", s, self._step(s, t))
-        self.held.append((s.bool(), v if self.info.carries_state else None))
+        self.held.append((s.to(torch.uint8), v if self.info.carries_state else None))
 
     def after(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
         t = self._step(s, t)
@@ -145,7 +145,7 @@ class NeuronMeter:
         if not self.held:  # the quantized model took more steps than the float one: nothing to compare with
             return
         spikes, state = self.held.popleft()
-        self.flips.add(t, (s.bool() ^ spikes).count_nonzero(), s.numel())
+        self.flips.add(t, (s.to(torch.uint8) != spikes).count_nonzero(), s.numel())
         if state is not None:
             self._diverged(state, v, t)
 

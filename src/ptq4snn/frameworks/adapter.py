@@ -6,6 +6,9 @@ Canonical form, in the shifted variable V - v_rest (shapes: one sample's state, 
     S[t] = H[t] >= theta   (or >)
     V[t] = H (1 - S)  (hard)     H - rho S  (soft)     H  (none),  and no less than `floor` where there is one
 
+What may fire more than once in a step (`most` above 1) counts: S[t] = floor(H / theta), no less than 0 and no
+more than `most`; a hard reset is one wherever S is not 0.
+
 A framework's neuron with more states or with weights of its own is several of these, one behind the other:
 a *compound* (frameworks/compound.py). A synaptic current is the canonical neuron that never fires and hands
 on H[t], or the V[t-1] that it carried into the step.
@@ -22,11 +25,12 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from ptq4snn.frameworks.core import NeuronCore
 
-__all__ = ["Adapter", "Comparator", "Emits", "NeuronSpec", "Reset", "Shell", "Surrogate"]
+__all__ = ["COUNTS", "Adapter", "Comparator", "Emits", "NeuronSpec", "Reset", "Shell", "Surrogate"]
 
 Comparator = Literal[">=", ">"]
 Reset = Literal["hard", "soft", "none"]
 Emits = Literal["spikes", "current", "carried"]  # S[t]; H[t]; V[t-1]
+COUNTS = 255  # the most spikes of a step that integers hold: a byte
 Surrogate = Callable[[Tensor], Tensor]  # u = H - theta  ->  spikes, with the model's surrogate gradient
 
 
@@ -47,6 +51,12 @@ class NeuronSpec:
     v_rest: float = 0.0
     emits: Emits = "spikes"
     floor: Tensor | None = None  # at most 0
+    most: int | None = 1  # spikes of a step; None: as many thresholds as fit, no limit is known yet
+
+    @property
+    def limit(self) -> int:
+        """The most spikes of a step in integers."""
+        return COUNTS if self.most is None else min(self.most, COUNTS)
 
 
 class Shell(nn.Module):

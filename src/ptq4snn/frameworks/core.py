@@ -28,7 +28,7 @@ class NeuronCore(nn.Module):
         raise NotImplementedError
 
     def fire(self, h: Tensor) -> Tensor:
-        """Spikes S[t], 0 or 1 in the carrier's type."""
+        """Spikes S[t] in the carrier's type: 0 or 1, or how many."""
         raise NotImplementedError
 
     def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
@@ -94,13 +94,15 @@ class FloatCore(NeuronCore):
         if self.spec.emits != "spikes":
             return torch.zeros_like(h)
         theta = self._value(self.spec.theta, h)
+        if self.spec.most != 1:
+            return torch.div(h, theta, rounding_mode="trunc").clamp(0, self.spec.most)
         s = h >= theta if self.spec.comparator == ">=" else h > theta
         return s.to(h.dtype)
 
     def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
         v = h
         if self.spec.reset == "hard":
-            v = h * (1 - s)
+            v = h * (1 - s) if self.spec.most == 1 else h * (s == 0)
         elif self.spec.reset == "soft":
             v = h - self._value(self.spec.rho, h) * s
         return v if self.spec.floor is None else v.clamp_min(self._value(self.spec.floor, v))

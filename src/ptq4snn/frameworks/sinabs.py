@@ -3,6 +3,7 @@
 LIF, IAF, ExpLeak                           x[B, T, ...]; the state stays until reset_states()
 LIFSqueeze, IAFSqueeze, ExpLeakSqueeze      x[B T, ...]
 LIFRecurrent, IAFRecurrent                  spikes go back through rec_connect
+spike_fn                                    SingleSpike; MultiSpike and MaxSpike count
 SumPool2d                                   a mean times the size of its window
 """
 
@@ -23,6 +24,7 @@ __all__ = ["SinabsAdapter"]
 KINDS = (
     "LIF", "LIFRecurrent", "LIFSqueeze", "IAF", "IAFRecurrent", "IAFSqueeze", "ExpLeak", "ExpLeakSqueeze",
 )  # fmt: skip
+SPIKES = ("SingleSpike", "MultiSpike", "MaxSpike")
 
 
 def _named(value: Any) -> str:
@@ -55,14 +57,12 @@ def _objection(layer: Any, kind: type) -> tuple[str, str] | None:
 
 def _firing(layer: Any) -> tuple[str, str] | None:
     fires, resets = layer.spike_fn, layer.reset_fn
-    once = _named(fires) == "SingleSpike" or getattr(fires, "max_num_spikes_per_bin", None) == 1
-    if not once:
-        return (
-            f"its spike_fn {_named(fires)} fires several spikes in a step, a division by the threshold",
-            "construct it with spike_fn=SingleSpike",
-        )
+    if _named(fires) not in SPIKES:
+        return f"its spike_fn {_named(fires)} is not sinabs's own", f"use one of {', '.join(SPIKES)}"
     if bool((values(layer.spike_threshold) < 0).any()):
         return "its threshold is negative, so it fires at rest", "use a threshold of 0 or more"
+    if _named(fires) != "SingleSpike" and not bool((values(layer.spike_threshold) > 0).all()):
+        return f"its {_named(fires)} divides by a threshold of 0", "use a threshold above 0"
     if _named(resets) not in ("MembraneSubtract", "MembraneReset"):
         return f"its reset_fn {_named(resets)} is not sinabs's own", "use MembraneSubtract or MembraneReset"
     if getattr(resets, "reset_value", 0.0) != 0:

@@ -3,6 +3,7 @@
     i[t] = a_syn (i[t-1] + x[t])                                      (without tau_syn: x[t])
     H[t] = a_mem V[t-1] + (1 - a_mem) i[t]                            (norm_input; else + i[t])
     S[t] = H >= threshold,    V = H - subtract S, or 0 where S        (ExpLeak: neither; H is the output)
+           floor(H / threshold), at least 0 and at most its maximum   (MultiSpike, MaxSpike)
     V[t] = max(V, min_v_mem)
 
 The synapse keeps i with the membrane's gain in it.
@@ -42,10 +43,9 @@ class SinabsCompound(Compound):
         surrogate = _surrogate(layer, theta)
         synaptic = "i_syn" in layer._buffers
         floor = None if layer.min_v_mem is None else values(layer.min_v_mem)
-        self.membrane = Stage(
-            NeuronSpec(leak, one if synaptic else gain, theta, rho, ">=", reset, surrogate, floor=floor),
-            reads_potential=not self.fires,
-        )
+        own = one if synaptic else gain
+        spec = NeuronSpec(leak, own, theta, rho, ">=", reset, surrogate, floor=floor, most=_most(layer))
+        self.membrane = Stage(spec, reads_potential=not self.fires)
         self.synapse: Stage | None = None
         if synaptic:
             decay, level = _decay(layer, "syn"), reference_current(theta, leak)
@@ -123,6 +123,14 @@ class _Fire(torch.autograd.Function):
         (u,) = ctx.saved_tensors
         theta = ctx.theta.to(u)
         return grad * ctx.slope(u + theta, theta), None, None
+
+
+def _most(layer: Any) -> int | None:
+    """Spikes of a step; None: any number."""
+    if layer.spike_fn is None or getattr(layer.spike_fn, "__name__", "") == "SingleSpike":
+        return 1
+    most: int | None = getattr(layer.spike_fn, "max_num_spikes_per_bin", None)  # MultiSpike has none
+    return most
 
 
 def _surrogate(layer: Any, theta: Tensor) -> Surrogate:

@@ -4,7 +4,9 @@
     not decay_input    H = V - (V - v_reset) / tau + x             leak 1 - 1/tau, gain 1
     S = H >= v_threshold;  V = v_reset where S  (hard)  or  H - v_threshold S  (v_reset None)
 
-so the rest is v_reset (0 if None), and V starts there. Parametric: 1/tau = sigmoid(w).
+so the rest is v_reset (0 if None), and V starts there. Parametric: 1/tau = sigmoid(w). What neither leaks nor
+resets to a value rests anywhere: an IFNode with v_reset None may start at any v (`set_reset_value`), which is
+its rest then, with a threshold that much nearer and a reset that is still v_threshold.
 Only attributes of a node are read, so one that was built for CuPy is taken as well and runs anywhere.
 """
 
@@ -135,9 +137,13 @@ def _multi_step(module: nn.Module) -> bool:
     return getattr(module, "step_mode", "s") == "m"  # clock_driven has no step_mode
 
 
-def _rest(module: nn.Module) -> float:
+def _rest(module: Any) -> float:
     v_reset = getattr(module, "v_reset", None)
-    return 0.0 if v_reset is None else float(v_reset)
+    if v_reset is None:
+        kind = _kind(module)
+        wanders = kind is not None and SUPPORTED[kind.__name__] == IF
+        return float(module._memories_rv["v"]) if wanders else 0.0
+    return float(v_reset)
 
 
 def _rate(module: Any, kind: str) -> Tensor:
@@ -168,6 +174,8 @@ def _objection(module: Any, kind: type) -> tuple[str, str] | None:
             f"its state starts at {restored['v']} and not at its resting potential {_rest(module)}",
             "construct it with the v_reset you mean and leave the initial v alone",
         )
+    if float(module.v_threshold) <= _rest(module):
+        return f"its state starts at {_rest(module):g}, where it fires", "start it below its threshold"
     if not fires_like(module.surrogate_function, ">=", _device(module)):
         return (
             "its surrogate_function does not return 1 where u >= 0 and 0 elsewhere",
@@ -226,13 +234,14 @@ class SpikingJellyAdapter:
         rate = _rate(node, SUPPORTED[kind.__name__])
         surrogate = node.surrogate_function
         theta = values(node.v_threshold) - _rest(module)
+        soft = node.v_reset is None
         return NeuronSpec(
             leak=1.0 - rate,
             gain=rate if getattr(node, "decay_input", False) else values(1.0),
             theta=theta,
-            rho=theta,
+            rho=values(node.v_threshold) if soft else theta,
             comparator=">=",
-            reset="soft" if node.v_reset is None else "hard",
+            reset="soft" if soft else "hard",
             surrogate=lambda u: surrogate(u),
             v_rest=_rest(module),
         )

@@ -147,7 +147,8 @@ def _spikes(w: Lowering, node: Node, run: NeuronRun, done: int, ran: int, multi:
     sample = sample if multi else sample[0]
     sample = sample.reshape(*sample.shape, *[1] * run.element.dim())
     numbers = number(sample, run.element, run.element.numel())
-    out: list[Fact] = [Tracked(run.spikes, numbers, "count", binary=True)]
+    once = w.plan.neurons[node.target].most == 1
+    out: list[Fact] = [Tracked(run.spikes, numbers, "count", binary=once)]
     if w.plan.neurons[node.target].emits != "spikes":
         out = [Tracked(run.potential or 0, numbers, "current")]
     for _ in node.outputs[1:]:  # the membrane: a value of its own where something else reads it

@@ -1,7 +1,7 @@
 """The canonical neuron in integers (docs/method.md), carried in floats.
 
 A  = x + rshift(Vq * m_c, n_c)                    charge: leak and scale in one fixed-point factor
-S  = A >= theta_q                                 fire
+S  = A >= theta_q                                 fire; or floor(A / theta_q), 0 .. most
 Vq = clip(rshift(A' * m_s, n_s), lo_c, hi_c)      settle, after the reset
 """
 
@@ -33,7 +33,8 @@ class IntegerCore(NeuronCore):
         self.plan, self.spec, self.clock, self.steps = plan, spec, clock, steps
         factors = [[math.ldexp(m, -n) for m, n in pairs] for pairs in (plan.charge, plan.settle)]
         widest = max(plan.bits) + any(plan.zero)  # levels shifted to one side reach twice as far
-        self.wide = plan.bound >= EXACT_FLOAT32
+        taken = plan.most * max(map(abs, plan.rho), default=0) if plan.most > 1 else 0
+        self.wide = max(plan.bound, taken) >= EXACT_FLOAT32
         self.wide_charge = self.wide or 2 ** (widest - 1) * max(m for m, _ in plan.charge) >= EXACT_FLOAT32
         self.wide_settle = self.wide or any(m != 1 for m, _ in plan.settle)
         self.rounds_charge = any(f != round(f) for f in factors[0])
@@ -107,11 +108,22 @@ class IntegerCore(NeuronCore):
 
     def fire(self, h: Tensor) -> Tensor:
         theta = self._get("theta", h.dtype)
+        if self.plan.most > 1:
+            return self._count(h, theta)
         if tracked(h):  # the model's surrogate at (A - theta_q) * unit
             soft = self.spec.surrogate((h - theta) * self._get("unit", h.dtype)).float()
             return (h >= theta).float() + (soft - soft.detach())
         spikes = torch.empty(h.shape, dtype=torch.float32, device=h.device)
         return torch.ge(h, theta, out=spikes)
+
+    def _count(self, h: Tensor, theta: Parameter) -> Tensor:
+        """floor(A / theta_q), 0 .. most: whole numbers below 2^24 (2^53) divide to the right side of every
+        whole number, so that the floor is exact."""
+        found = (h.detach() / theta).floor().clamp(0, self.plan.most).float()
+        if not tracked(h):
+            return found
+        soft = self.spec.surrogate((h - theta) * self._get("unit", h.dtype)).float()
+        return found + (soft - soft.detach())
 
     def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
         h = self._after_reset(h, s.detach())
@@ -126,7 +138,8 @@ class IntegerCore(NeuronCore):
     def _after_reset(self, h: Tensor, s: Tensor) -> Tensor:
         """A' in fused operations: A - A S, A - rho S or A."""
         if self.plan.reset == "hard":
-            return torch.addcmul(h, h, s.to(h.dtype), value=-1)
+            fired = s if self.plan.most == 1 else s > 0
+            return torch.addcmul(h, h, fired.to(h.dtype), value=-1)
         if self.plan.reset == "soft":
             return h - self._get("rho", h.dtype) * s.to(h.dtype)
         return h

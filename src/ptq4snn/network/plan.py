@@ -16,7 +16,7 @@ from ptq4snn.network.state_layout import Layout
 __all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
 
 # fields that may be missing
-UNWRITTEN = ("emits", "lift", "raw_scales", "raw_zeros", "then", "places", "output_scales")
+UNWRITTEN = ("emits", "lift", "most", "raw_scales", "raw_zeros", "then", "places", "output_scales")
 Numbers = tuple[float, ...]
 Integers = tuple[int, ...]
 
@@ -112,6 +112,7 @@ class NeuronPlan:
     zero_state: bool
     emits: str = "spikes"  # or a current: "current" A[t], "carried" V[t-1]; such a neuron never fires
     lift: tuple[tuple[int, int], ...] = ()  # of "carried": rshift(Vq * m, n) counts units
+    most: int = 1  # spikes of a step: above 1 it counts, S = floor(A / theta), 0 .. most
 
     @property
     def channels(self) -> int:
@@ -181,6 +182,8 @@ class Plan:
             d["neurons"][name]["layout"] = n.layout.to_dict()
             if n.emits == "spikes":  # what most neurons do is not written
                 del d["neurons"][name]["emits"], d["neurons"][name]["lift"]
+            if n.most == 1:
+                del d["neurons"][name]["most"]
         return d
 
     @classmethod

@@ -23,14 +23,14 @@ __all__ = ["sensitivity"]
 
 
 class SpikeRecorder:
-    """Keeps a float core's spikes, one bool tensor for each step; of a synapse its currents."""
+    """Keeps a float core's spikes, one tensor of bytes for each step; of a synapse its currents."""
 
     def __init__(self, current: bool) -> None:
         self.current = current
         self.spikes: list[Tensor] = []
 
     def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
-        self.spikes.append(h if self.current else s.bool())
+        self.spikes.append(h if self.current else s.to(torch.uint8))
 
 
 class SpikeDifference:

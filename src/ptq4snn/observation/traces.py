@@ -32,7 +32,7 @@ class Trace:
     """n trajectories of each of C channels over T steps."""
 
     currents: Tensor  # [T, C, n] float32
-    spikes: Tensor  # [T, C, n] bool, of the float network
+    spikes: Tensor  # [T, C, n] uint8, of the float network: 0 or 1, or how many
     places: Tensor  # [C, n] int64: index of the element in its sample's state
 
 
@@ -53,7 +53,9 @@ class Tracer:
             self.rows.append([])
             self.places.append(self._choose(s))
         index = self.places[-1]  # [B, n]
-        self.rows[-1].append((self._take(self.current(x).float(), index), self._take(s.bool(), index)))
+        self.rows[-1].append(
+            (self._take(self.current(x).float(), index), self._take(s.to(torch.uint8), index))
+        )
 
     def _choose(self, s: Tensor) -> Tensor:
         """Positions [B, n] of a batch: spread over the map, others in every sample, the same always."""

@@ -49,7 +49,7 @@ class PlayedCore(NeuronCore):
 
     def __init__(self, name: str, unit: Alone) -> None:
         super().__init__()
-        self.name, self.unit = name, unit
+        self.name, self.unit, self.spec = name, unit, unit.folded.specs[name]
         self.played: Iterator[Bits] | None = None
 
     def step(self, x: Tensor, v: Tensor | None, t: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,6 +75,9 @@ class PlayedCore(NeuronCore):
     def from_state_value(self, mem: Tensor) -> Tensor:
         return mem
 
+    def emitted(self, h: Tensor, v: Tensor | None) -> Tensor:
+        return h
+
 
 class SurrogateCore(FloatCore):
     """The float neuron, through which gradients come back; the reset is not differentiated."""
@@ -82,8 +85,10 @@ class SurrogateCore(FloatCore):
     def fire(self, h: Tensor) -> Tensor:
         if not tracked(h):
             return super().fire(h)
-        # adapters have checked that its value is the step function
-        return self.spec.surrogate(h - self._value(self.spec.theta, h)).to(h.dtype)
+        soft = self.spec.surrogate(h - self._value(self.spec.theta, h)).to(h.dtype)
+        if self.spec.most == 1:  # adapters have checked that its value is the step function
+            return soft
+        return super().fire(h.detach()) + (soft - soft.detach())
 
     def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
         return super().settle(h, s.detach(), t)

@@ -21,18 +21,21 @@ __all__ = ["Bits", "Countdown", "Recording", "Trace", "record", "trace"]
 
 @dataclass(frozen=True)
 class Bits:
-    """Spikes [B, ...] of one step, eight to a byte."""
+    """Spikes [B, ...] of one step, eight to a byte; where some are more than one, a byte each."""
 
     packed: NDArray[np.uint8]
     shape: torch.Size
+    counted: bool = False
 
     @classmethod
     def of(cls, spikes: Tensor) -> Bits:
-        return cls(np.packbits(spikes.bool().cpu().numpy()), spikes.shape)
+        flat = spikes.to(torch.uint8).cpu().numpy().reshape(-1)
+        counted = bool(flat.size) and int(flat.max()) > 1
+        return cls(flat if counted else np.packbits(flat), spikes.shape, counted)
 
     def unpack(self, like: Tensor) -> Tensor:
         """As numbers of the type and on the device of `like`."""
-        flat = np.unpackbits(self.packed, count=self.shape.numel())
+        flat = self.packed if self.counted else np.unpackbits(self.packed, count=self.shape.numel())
         return torch.from_numpy(flat).to(like).view(self.shape)
 
 

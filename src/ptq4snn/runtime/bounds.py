@@ -202,7 +202,7 @@ def _neuron(proof: _Proof, op: ops.Neuron, inputs: Sequence[Range]) -> Range:
     if op.potential is not None:
         out = _lifted(n, op.name) if op.carried else a
         proof.ranges[op.potential] = out if op.channel is None else out.hull(channels)
-    return number(0, 1, channels)
+    return number(0, n.most, channels)
 
 
 def _charged(n: NeuronNumbers, x: Range, name: str) -> Range:
@@ -238,8 +238,19 @@ def _after_reset(a: Range, n: NeuronNumbers) -> Range:
         return a.with_zero()
     if n.reset == "none":
         return a
+    if n.most > 1:
+        return _after_counts(a, n)
     fired = np.minimum(np.maximum(a.lo, n.theta), a.hi) - n.rho
     return replace(a, lo=np.minimum(a.lo, fired), hi=np.maximum(a.hi, a.hi - n.rho))
+
+
+def _after_counts(a: Range, n: NeuronNumbers) -> Range:
+    """A - rho S with S = floor(A / theta), 0 .. most. Of S = k the least A is k theta, so that A - rho S is
+    k (theta - rho) at least: least for k = 1 or for the largest k. No more than A, but for a negative rho."""
+    largest = np.clip(np.floor(a.hi / n.theta), 1, n.most)
+    once = n.theta - n.rho.astype(np.float64)
+    low = np.minimum.reduce([a.lo, once, largest * once])
+    return replace(a, lo=low, hi=np.maximum(a.hi, a.hi - n.most * n.rho.astype(np.float64)))
 
 
 def _pool(proof: _Proof, op: ops.Pool, inputs: Sequence[Range]) -> Range:

@@ -30,6 +30,7 @@ ROLES = ("pair", "stream", "chain", "output")
 RESETS = ("hard", "soft", "none")
 STATE_ROUNDINGS = ("even", "dither")
 MAX_LEFT = 16  # F
+MAX_SPIKES = 255  # of a step
 MAX_MULTIPLIER = INT32 - 1
 LEAST_SCALE = 2.0**-64  # of the input: its inverse is finite
 MAX_REAL = 2.0**64  # times whole numbers below 2^53 it fits float32
@@ -100,6 +101,8 @@ def neuron_numbers(n: NeuronPlan) -> NeuronNumbers:
     settle_m, settle_n = _fractions(n.settle, f"{what}: settle")
     empty = np.zeros(0, dtype=np.int64)
     lift_m, lift_n = _fractions(n.lift, f"{what}: lift") if n.lift else (empty, empty)
+    most = _whole(n.most, 1, MAX_SPIKES, f"{what}: the most spikes of a step")
+    least = 1 if most > 1 else -INT32  # a count divides by it
     shape = _vector(n.layout.shape, 1, INT32, f"{what}: the state's shape")
     if len(shape) > MAX_RANK:
         raise BundleError(f"{what}: a state of {len(shape)} axes is absurd; make the bundle again")
@@ -110,7 +113,7 @@ def neuron_numbers(n: NeuronPlan) -> NeuronNumbers:
         zero=zero,
         low=zero - half,
         high=zero + half - 1,
-        theta=_vector(n.theta, -INT32, INT32 - 1, f"{what}: a threshold"),
+        theta=_vector(n.theta, least, INT32 - 1, f"{what}: a threshold"),
         rho=_vector(n.rho, -INT32, INT32 - 1, f"{what}: rho"),
         charge_m=charge_m,
         charge_n=charge_n,
@@ -123,6 +126,7 @@ def neuron_numbers(n: NeuronPlan) -> NeuronNumbers:
         shape=tuple(shape.tolist()),
         lift_m=lift_m,
         lift_n=lift_n,
+        most=most,
     )
 
 

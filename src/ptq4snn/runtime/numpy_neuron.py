@@ -40,6 +40,13 @@ class _Membrane:
         kept: Array = v * self.charge_by
         return x + (np.rint(kept, out=kept) if self.rounds else kept)
 
+    def fires(self, a: Array) -> Array:
+        """A >= theta; or floor(A / theta), 0 .. most, which floats that hold A exactly give exactly."""
+        if self.n.most == 1:
+            return a >= self.theta
+        counts: Array = np.clip(np.floor(a / self.theta), 0, self.n.most)
+        return counts
+
     def lifted(self, v: Array) -> Array:
         """rshift(Vq m, n): the state in units."""
         by = self._spread(self.n.lift_m * 2.0**-self.n.lift_n).astype(np.float64)
@@ -69,7 +76,7 @@ def largest_of(n: NeuronNumbers, potential: int) -> int:
     state = int(max(np.abs(n.low).max(), np.abs(n.high).max()))
     settle = (potential + PHASES) * max(1, int(n.settle_m.max()))
     charge = state * max(1, int(n.charge_m.max()))
-    return max(settle, charge, int(np.abs(n.theta).max()), int(np.abs(n.rho).max()))
+    return max(settle, charge, int(np.abs(n.theta).max()), int(np.abs(n.rho).max()), n.taken)
 
 
 def neuron_kernel(model: Model, op: Neuron) -> Kernel:
@@ -98,7 +105,7 @@ def neuron_kernel(model: Model, op: Neuron) -> Kernel:
             if t == 0 or timed:
                 x_t = incoming(run, x[t])
             a = membrane.charge(x_t, v)
-            fires = a >= membrane.theta
+            fires = membrane.fires(a)
             spikes[t] = fires
             if potentials is not None:
                 potentials[t] = membrane.lifted(v) if op.carried else a

@@ -87,6 +87,12 @@ class NeuronNumbers:
     shape: tuple[int, ...]  # one sample's state as the model sees it
     lift_m: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # of a state that is handed on:
     lift_n: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # rshift(Vq m, n) counts units
+    most: int = 1  # spikes of a step; above 1, S = floor(A / theta), 0 .. most
+
+    @property
+    def taken(self) -> int:
+        """The largest |rho S| of a neuron that counts; else 0, for then it is rho."""
+        return self.most * int(np.abs(self.rho).max()) if self.most > 1 else 0
 
 
 @dataclass(frozen=True)

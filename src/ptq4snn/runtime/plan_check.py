@@ -177,6 +177,7 @@ def check_neuron(p: NeuronPlan, n: NeuronNumbers) -> None:
     for name in ("kind", "coupling"):
         word(getattr(p, name), f"the {name}")
     need(p.emits in EMITS, "what it emits is neither spikes nor a current")
+    need(p.emits == "spikes" or n.most == 1, "it counts spikes and emits a current")
     need(len(n.lift_m) == (channels if p.emits == "carried" else 0), "its lift has not its channels")
     _integers([i for pair in p.lift for i in pair], "a number of its lift")
     need(p.comparator in COMPARATORS, "its comparator is neither >= nor >")

@@ -108,6 +108,8 @@ def _leak(kind: str, cell: Cell) -> tuple[bool, str]:
 
 
 def _reset(allowed: Sequence[str], cell: Cell) -> tuple[bool, str]:
+    if cell.most > 1:
+        return False, f"fires up to {cell.most} times in a step, only once is possible"
     if not cell.carries:
         return True, "keeps no state, so nothing is reset"
     text, met = f"resets {RESET_WORDS[cell.reset]}", cell.reset in allowed

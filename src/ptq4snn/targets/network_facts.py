@@ -42,6 +42,7 @@ class Cell:
     comparator: str
     own_threshold: bool  # a soft reset subtracts the threshold itself
     emits: str
+    most: int  # spikes of a step
     carries: bool
     neurons: int
     last: bool  # no layer reads its spikes
@@ -120,6 +121,7 @@ def _cell(plan: Plan, model: Model, op: ops.Neuron, behind: set[int]) -> Cell:
         comparator=n.comparator,
         own_threshold=all(abs(r - t) <= 1 for r, t in zip(n.rho, n.theta, strict=True)),
         emits=n.emits,
+        most=n.most,
         carries=n.carries_state and not op.once,
         neurons=value.positions * value.channels,
         last=op.output not in behind,

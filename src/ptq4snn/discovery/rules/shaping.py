@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.discovery import calls
-from ptq4snn.discovery.facts import Constant, Count, Current, Fact, Membrane, Sheet
+from ptq4snn.discovery.facts import TIME, Constant, Count, Current, Fact, Membrane, Sheet
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.rules.support import Rule, Unfollowed, call, common_factor, through, whole
 
@@ -96,7 +96,7 @@ def follow_pad(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     fact, (pads, value) = facts[0], calls.padding(node)
     if isinstance(fact, Count):
         joined = join_counts(fact, _constant_count(Constant(value), fact.factor))
-        return [replace(joined, ids=padded(fact.ids, pads) if fact.ids is not None else None)]
+        return [replace(joined, ids=padded(fact.ids, pads, channels=True) if fact.ids is not None else None)]
     if isinstance(fact, Current) and value == 0:
         sheets = []
         for s in fact.sheets:
@@ -106,18 +106,34 @@ def follow_pad(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
     raise Unfollowed("pads with something else than zeros")
 
 
-def padded(ids: Tensor, pads: list[int]) -> Tensor:
-    """Numbers of a padded tensor: those of the border go on, which is right where channels are not padded."""
+def padded(ids: Tensor, pads: list[int], channels: bool = False) -> Tensor:
+    """Numbers of a padded tensor: those of the border go on, which is right where channels are not padded.
+    `channels`: these may be, and have numbers of no channel that there is."""
     for i in range(len(pads) // 2):
         axis = ids.dim() - 1 - i
         before, after = pads[2 * i], pads[2 * i + 1]
         if not (before or after):
             continue
         if not torch.equal(ids, ids.select(axis, 0).unsqueeze(axis).expand_as(ids)):
-            raise Unfollowed("pads channels or time steps")
+            if not channels:
+                raise Unfollowed("pads channels or time steps")
+            ids = _more_channels(ids, axis, before, after)
+            continue
         index = torch.arange(-before, ids.shape[axis] + after).clamp(0, ids.shape[axis] - 1)
         ids = ids.index_select(axis, index)
     return ids
+
+
+def _more_channels(ids: Tensor, axis: int, before: int, after: int) -> Tensor:
+    """The numbers with some in front of and some behind those of an axis of channels."""
+    step = (ids / TIME).floor()
+    first = step.narrow(axis, 0, 1)
+    if not torch.equal(step, first.expand_as(step)):
+        raise Unfollowed("pads time steps")
+    numbers = TIME - 1 - torch.arange(before + after, dtype=ids.dtype)  # from the end: no channel has them
+    numbers = numbers.reshape([-1 if d == axis else 1 for d in range(ids.dim())])
+    fresh = TIME * first + numbers
+    return torch.cat([fresh.narrow(axis, 0, before), ids, fresh.narrow(axis, before, after)], axis)
 
 
 def follow_write_view(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:

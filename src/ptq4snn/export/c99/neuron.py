@@ -1,6 +1,8 @@
 """The canonical neuron, one step: states are taken out of their packed rows and put back.
 
 A = x + rshift(V m, n)    S = A >= theta    A' = 0 or A - rho where it fires    V = clip(rshift(A' m, n))
+
+What counts its spikes has S = A / theta, 0 .. most, by the division of C, and A' = A - rho S.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class _Cell:
 
     @property
     def wide(self) -> bool:
-        return not fits32(self.ctx.model.bounds.potentials[self.op.name] + PHASE, *self.n.theta[self.which])
+        peak = self.ctx.model.bounds.potentials[self.op.name] + PHASE
+        return not fits32(peak, *self.n.theta[self.which], self.n.taken)
 
 
 def _only(values: Integers, which: Integers) -> Integers:
@@ -150,13 +153,24 @@ def _step(cell: _Cell, get: str, put: str, read: bool = False) -> list[str]:
     if potential is not None:
         out = _lifted(cell, potential.wide) if op.carried else "A"
         lines.append(potential.write(cell.p, "c", out))
-    lines += [f"const uint32_t fires = A >= {cell.per(n.theta, 'threshold', wide)};"]
+    lines += _fires(cell, kind, wide)
     lines.append(spikes.write(cell.p, "c", "fires"))
     if op.once:
         return lines
     return given(
         "v", _plus(get, cell.per(n.zero, "zero")), [*lines, *_settle(cell, kind, wide, put)], "int32_t"
     )
+
+
+def _fires(cell: _Cell, kind: str, wide: bool) -> list[str]:
+    """Whether, or how often."""
+    theta, most = cell.per(cell.n.theta, "threshold", wide), cell.n.most
+    if most == 1:
+        return [f"const uint32_t fires = A >= {theta};"]
+    return [
+        f"const {kind} fit = A < {theta} ? 0 : A / {theta};",
+        f"const uint32_t fires = fit > {most} ? {most}U : (uint32_t)fit;",
+    ]
 
 
 def _plus(x: str, y: str) -> str:
@@ -212,9 +226,9 @@ def _lifted(cell: _Cell, wide: bool) -> str:
 def _settle(cell: _Cell, kind: str, wide: bool, put: str) -> list[str]:
     """The reset, the rounding and the limits."""
     ctx, n, which = cell.ctx, cell.n, cell.which
-    after = {"hard": "fires ? 0 : A", "none": "A"}.get(
-        n.reset, f"fires ? A - {cell.per(n.rho, 'reset', wide)} : A"
-    )
+    rho = cell.per(n.rho, "reset", wide)
+    soft = f"fires ? A - {rho} : A" if n.most == 1 else f"A - {rho} * ({kind})fires"
+    after = {"hard": "fires ? 0 : A", "none": "A"}.get(n.reset, soft)
     lines = [f"const {kind} r = {after};"]
     shifts = cell.per(n.settle_n, "settle: shift")
     peak = ctx.model.bounds.potentials[cell.op.name]

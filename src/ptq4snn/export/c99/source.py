@@ -167,7 +167,8 @@ def _calls(ctx: Context, phases: tuple[str, ...]) -> list[str]:
         op = ctx.model.program.operations[group.root]
         if isinstance(op, Neuron):
             place = ctx.plan.places[op.output]
-            shape = f"{size_of(place.type)}, {place.value.positions}, {place.value.channels}"
+            width = place.width or 8 * size_of(place.type)  # bits of one number
+            shape = f"{size_of(place.type)}, {width}, {place.value.positions}, {place.value.channels}"
             macro = f"{ctx.name.upper()}_TRACE"
             lines += [f"#ifdef {macro}", f"{macro}({group.root}, {place.pointer}, {shape});", "#endif"]
     if "late" in phases:  # a sum over time may be an output itself

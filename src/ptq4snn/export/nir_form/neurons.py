@@ -49,6 +49,8 @@ def neuron_node(w: Walk, op: Neuron, shape: tuple[int, ...], current: Wave | Non
         raise w.refuse(op, "it reads a sum over all steps")
     if n.v_rest != 0:
         raise w.refuse(op, "its resting potential is not 0")
+    if n.most > 1:
+        raise w.refuse(op, f"it fires up to {n.most} times in a step, and NIR's neurons fire once")
     if plan.emits == "carried":
         raise w.refuse(op, "its current reaches the membrane a step later, and readers of NIR differ in that")
     if plan.emits == "current":

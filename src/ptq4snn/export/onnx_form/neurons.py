@@ -28,8 +28,11 @@ def neuron(step: Step, op: Neuron) -> None:
         kept = nodes("Mul", v, spread(n.charge_m * 2.0**-n.charge_n))
         whole = not bool((n.charge_m % (1 << n.charge_n)).any())
         a = nodes("Add", a, kept if whole else nodes("Round", kept))
-    fires = nodes("GreaterOrEqual", a, spread(n.theta))
-    spikes = nodes.cast(fires, dtype)
+    if n.most == 1:
+        spikes = nodes.cast(nodes("GreaterOrEqual", a, spread(n.theta)), dtype)
+    else:  # floor(A / theta), 0 .. most: exact, for floats that hold A divide to its side of a whole number
+        fit = nodes("Floor", nodes("Div", a, spread(n.theta)))
+        spikes = nodes("Min", nodes("Max", fit, nodes.constant(0, dtype)), nodes.constant(n.most, dtype))
     if op.potential is not None:
         handed, kind = (a, dtype)
         if op.carried:
@@ -72,7 +75,8 @@ def _settled(step: Step, op: Neuron, a: Name, s: Name, dtype: str, channel: Arra
         return nodes.constant(values if channel is None else values[channel], dtype)
 
     if n.reset == "hard":
-        a = nodes("Sub", a, nodes("Mul", a, s))
+        fired = s if n.most == 1 else nodes("Min", s, nodes.constant(1, dtype))
+        a = nodes("Sub", a, nodes("Mul", a, fired))
     elif n.reset == "soft":
         a = nodes("Sub", a, nodes("Mul", spread(n.rho), s))
     by = spread(n.settle_m * 2.0**-n.settle_n)

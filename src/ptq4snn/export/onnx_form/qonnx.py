@@ -197,6 +197,7 @@ def _plain(c: _Chain, op: ops.Neuron, n: NeuronNumbers) -> None:
         (op.potential is not None, "its potential is read"),
         (op.channel is not None, "its channels are no axis of the state"),
         (n.reset == "none", "it never fires"),
+        (n.most > 1, f"it fires up to {n.most} times in a step"),
         (n.rounding != "even", 'its state is rounded by dither: quantize with state_rounding = "even"'),
         (
             len(set(n.bits.tolist())) > 1,

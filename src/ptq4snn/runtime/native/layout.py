@@ -200,6 +200,7 @@ class NativeOp:
     carried: bool = False  # a neuron's second output is the state it began the step with
     lift_m: Entry = None
     lift_n: Entry = None
+    most: int = 1  # spikes of a step; above 1 a neuron counts them
     name: str = ""
 
 

@@ -84,7 +84,7 @@ def _gain(model: Model, op: Neuron) -> int:
 def is_fast(model: Model, op: Neuron) -> bool:
     """Whether the neuron's numbers fit the kernels of 32 bits."""
     n = model.neurons[op.name]
-    if op.channel is not None or op.carried or n.over_time or abs(_gain(model, op)) >= INT32:
+    if op.channel is not None or op.carried or n.over_time or n.most > 1 or abs(_gain(model, op)) >= INT32:
         return False
     if not op.once and not set(n.bits.tolist()) <= set(HOT_WIDTHS):
         return False
@@ -118,7 +118,7 @@ def neuron_fields(model: Model, op: Neuron, fast: bool) -> dict[str, Any]:
         **{name: row(a, channels, np.int32 if fast else np.int64) for name, a in vectors.items()},
         "neuron_channels": channels, "reset": RESETS.index(n.reset), "dither": n.rounding == "dither",
         "wide_products": _needs_int64(n, model.bounds.potentials[op.name]), "once": op.once,
-        "gain": _gain(model, op), "bound": model.bounds.potentials[op.name],
+        "gain": _gain(model, op), "bound": model.bounds.potentials[op.name], "most": n.most,
         "steps": model.program.steps if n.over_time else 0,
         "channel": None if op.channel is None else op.channel.array().astype(np.int32),
         "element": _phases(model, op),

@@ -119,7 +119,7 @@ struct Checker {
 
   void hot_neuron() const {
     const Neurons& k = op.neuron;
-    need(k.channel == nullptr && out().format == kPlanes1, "a neuron writes no spikes");
+    need(k.channel == nullptr && out().format == kPlanes1 && k.most == 1, "a neuron writes no spikes");
     need(op.second < 0 || value(op.second).format == kI32, "a potential is not of 32 bits");
     need(k.gain >= INT32_MIN && k.gain <= INT32_MAX && op.steps == 0, "a neuron's input is scaled beyond 32 bits");
     if (op.state >= 0) hot_state();

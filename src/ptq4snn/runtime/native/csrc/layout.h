@@ -74,7 +74,7 @@ enum OpField : int32_t {
   oHigh, oSteps, oCoefficients, oIndex, oSigns, oShifts, oPoolWeights, oInverse, oZeros, oTaps, oTable, oCin, oCout,
   oBits, oShift, oNarrow, oWeights, oBias, oBiasRow, oRescaleM, oRescaleN, oLo, oHi, oTheta, oRho, oChargeM, oChargeN,
   oSettleM, oSettleN, oStateLow, oStateHigh, oNeuronChannels, oReset, oDither, oWideProducts, oOnce, oGain, oBound,
-  oChannel, oElement, oWidths, oOrder, oZero, oLoop, oCarried, oLiftM, oLiftN, oFields
+  oChannel, oElement, oWidths, oOrder, oZero, oLoop, oCarried, oLiftM, oLiftN, oMost, oFields
 };
 
 // Dither: phases are of 16 bits, which is also the largest shift.

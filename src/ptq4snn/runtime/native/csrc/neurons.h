@@ -65,6 +65,13 @@ static void incoming(const Call& call, int p, int t, int64_t* x) {
   for (int c = 0; c < n; ++c) x[c] = nearest((double)x[c] * by);
 }
 
+// floor(a / theta), 0 .. most; theta is positive.
+static int64_t thresholds_in(int64_t a, int64_t theta, int64_t most) {
+  if (a < theta) return 0;
+  const int64_t n = a / theta;
+  return n < most ? n : most;
+}
+
 // One step of the row of position p: x becomes A, v is updated, s are the spikes.
 static void neuron_step(const Call& call, int p, int64_t t, int64_t* x, int64_t* v, int64_t* s) {
   const Neurons& k = call.op->neuron;
@@ -73,9 +80,11 @@ static void neuron_step(const Call& call, int p, int64_t t, int64_t* x, int64_t*
     const int64_t e = (int64_t)p * n + c;
     const int ch = k.channel ? k.channel[e] : c;
     const int64_t a = x[c] + rshift_even(v[c] * k.wide_numbers[kChargeM][ch], (int)k.wide_numbers[kChargeN][ch]);
-    s[c] = a >= k.wide_numbers[kTheta][ch];
+    const int64_t theta = k.wide_numbers[kTheta][ch];
+    s[c] = k.most == 1 ? a >= theta : thresholds_in(a, theta, k.most);
     int64_t rest = a;
-    if (s[c]) rest = k.reset == hot::Reset::Hard ? 0 : k.reset == hot::Reset::Soft ? a - k.wide_numbers[kRho][ch] : a;
+    if (s[c])
+      rest = k.reset == hot::Reset::Hard ? 0 : k.reset == hot::Reset::Soft ? a - k.wide_numbers[kRho][ch] * s[c] : a;
     rest *= k.wide_numbers[kSettleM][ch];
     const int shift = (int)k.wide_numbers[kSettleN][ch];
     const int64_t number = k.element ? k.element[e] : e;

@@ -212,6 +212,7 @@ class Reader {
     if (k.carried && (!any || op.second < 0 || k.once)) throw Refused("a neuron hands on a state that nobody reads");
     k.lift_m = tables_.numbers<int64_t>(f[oLiftM], padded(k.channels), k.carried != 0);
     k.lift_n = tables_.numbers<int64_t>(f[oLiftN], padded(k.channels), k.carried != 0);
+    k.most = small(f[oMost], 1, 255);
     k.gain = f[oGain];
     k.bound = f[oBound];
     k.channel = tables_.numbers<int32_t>(f[oChannel], out_elements(op), false);

@@ -50,6 +50,7 @@ struct Neurons {
   int32_t dither, wide, once;
   int32_t carried;                 // the second output is the state that the step began with, in units
   const int64_t *lift_m, *lift_n;  // which is rshift(Vq m, n)
+  int32_t most;                    // spikes of a step; above 1 they are floor(A / theta)
   int64_t gain;                    // x is multiplied by it
   int64_t bound;                   // proven largest |A|
   const int32_t* channel;          // [positions * channels] or null
