@@ -221,7 +221,7 @@ def side_by_side(results: dict[str, Any], labels: list[str]) -> str:
 
 
 def joined(before: Any, now: Any) -> Any:
-    """The rows of a new measurement, and beside them those of an earlier one on the same seeds and samples."""
+    """The rows of a new measurement, and those of an earlier one on the same seeds and samples beside."""
     if before is None or any(before[k] != now[k] for k in ("seeds", "samples")):
         return now
     new = {r["method"] for r in now["rows"]}
