@@ -41,6 +41,7 @@ __all__ = ["ResNet20", "converted"]
 
 RESULTS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+README = Path(__file__).parents[1] / "README.md"  # has the methods alone
 BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # that the checkpoint was trained with
 WIDTHS = (16, 32, 64)
@@ -214,13 +215,13 @@ def _cell(row: dict[str, Any] | None) -> str:
     return f"{row['score']:.2f}" + ("" if row["spread"] is None else f" ± {row['spread']:.2f}")
 
 
-def written(results: dict[str, Any]) -> str:
+def written(page: Path, results: dict[str, Any]) -> str:
     """The page with the tables that the results give."""
-    text = PAGE.read_text("utf-8")
+    text = page.read_text("utf-8")
     for part, table in (("conversion", conversion_table), ("converted", methods_table)):
-        if part not in results:
-            continue
         begin, end = BEGIN.format(part), END.format(part)
+        if part not in results or begin not in text:
+            continue
         text = text.split(begin)[0] + f"{begin}\n{table(results[part])}\n{end}" + text.split(end)[1]
     return text
 
@@ -251,7 +252,8 @@ def main() -> None:
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     results |= found
     write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    write_whole(PAGE, written(results))
+    for page in (PAGE, README):
+        write_whole(page, written(page, results))
 
 
 if __name__ == "__main__":

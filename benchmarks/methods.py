@@ -65,7 +65,7 @@ NOT_AT = {  # the same width for all has no average between widths; MPBA at 2 bi
     "2": ("bridge + MPBA",),
 }
 ON = {"gptq": "", "nearest": "nearest: ", "brecq": "BRECQ: "}  # weights, and what the rows on them begin with
-NARROW = {"default W3/M2": "w3m2", "default W2.5/M2": "w2.5m2", "default W2/M2": "w2m2"}
+NARROW = {"W4/M32": "gptq+w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W2.5/M2": "w2.5m2", "W2/M2": "w2m2"}
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
 
@@ -77,17 +77,17 @@ def ablation() -> dict[str, str]:
 
 
 def equal(roundings: tuple[str, ...] = ("gptq",)) -> dict[str, str]:
-    """Every coupling at every budget on the weights of each rounding; narrower weights on GPTQ's."""
+    """Every coupling at every budget on the weights of each rounding."""
     rows = {}
     for rounding in roundings:
         rows[f"{ON[rounding]}W4/M32"] = f"{rounding}+w4m32"
         for bits in BUDGETS:
             kept = {n: spec for n, spec in EQUAL.items() if n not in NOT_AT.get(bits, ())}
             rows |= {f"{ON[rounding]}{n} W4/M{bits}": s.format(rounding, bits) for n, s in kept.items()}
-    return rows | (NARROW if "gptq" in roundings else {})
+    return rows
 
 
-PARTS = {"methods": lambda: METHODS, "ablation": ablation, "equal": equal}
+PARTS = {"methods": lambda: METHODS, "ablation": ablation, "equal": equal, "narrow": lambda: NARROW}
 
 
 def measure(
@@ -146,8 +146,8 @@ def cell(row: dict[str, Any]) -> str:
 def written(page: Path, results: dict[str, Any]) -> str:
     """The page with the tables that the results give."""
     text = page.read_text("utf-8")
-    long = {"methods": table, "ablation": transposed, "equal": side_by_side}
-    for part, shown in ({"methods": brief, "equal": scores} if page == README else long).items():
+    long = {"methods": table, "ablation": transposed, "equal": side_by_side, "narrow": table}
+    for part, shown in ({"equal": scores} if page == README else long).items():
         found = results.get(part, {})
         begin, end = BEGIN.format(part), END.format(part)
         if not found or begin not in text:
@@ -162,21 +162,6 @@ def write_pages(results: dict[str, Any]) -> None:
         write_whole(page, written(page, results))
 
 
-def brief(results: dict[str, Any], labels: list[str]) -> str:
-    """A line a model, mean scores alone."""
-    names = [label.removeprefix("GPTQ ").removeprefix("best-fast ") for label in labels]
-    head = ["model", "test samples", "float", *names]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for name, r in results.items():
-        rows = {row["method"]: row for row in r["rows"]}
-        first = f"`{name}`" + (", mIoU" if rows["float"]["metric"] == "mIoU" else "")
-        values = {n: f"{row['score']:.2f}" for n, row in rows.items()}
-        shown = [f"**{values[n]}**" if n.startswith("best") else values[n] for n in labels]
-        cells = [first, f"{r['samples']:,}", values["float"], *shown]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def scores(results: dict[str, Any], labels: list[str]) -> str:
     """A line a network and a width of the states, a column a coupling, mean scores and their spread."""
     head = ["network", "states", "float", "W4/M32", *EQUAL]
@@ -185,6 +170,8 @@ def scores(results: dict[str, Any], labels: list[str]) -> str:
         rows = {row["method"]: row for row in r["rows"]}
         for bits in BUDGETS:
             wanted = ["float", "W4/M32", *(f"{method} W4/M{bits}" for method in EQUAL)]
+            if not any(label in rows for label in wanted[2:]):
+                continue  # not measured
             cells = [spread(rows.get(label)) for label in wanted]
             lines.append("| " + " | ".join([f"`{name}`", f"{bits} bits", *cells]) + " |")
     return "\n".join(lines)
