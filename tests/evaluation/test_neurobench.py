@@ -74,7 +74,7 @@ def compared(ours: Any, expected: dict[str, Any]) -> None:
 
 
 def held_out(prepared: Prepared) -> Tensor:
-    (x,) = prepared.held_out  # one batch, as neurobench asks call by call whether inputs are spikes
+    (x,) = prepared.reported  # one batch, as neurobench asks call by call whether inputs are spikes
     return x
 
 

@@ -29,7 +29,7 @@ def test_changes_reach_every_recipe() -> None:
 @pytest.mark.parametrize(
     ("texts", "what"),
     [
-        (["w4m5"], "'w4m5' is not a recipe"),
+        (["w4m9"], "'w4m9' is not a recipe"),
         (["A="], "is not a method"),
         (["=w4m4"], "is not a method"),
         (["A=w4m4", "A=w4m2"], "two methods are called 'A'"),
