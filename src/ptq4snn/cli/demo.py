@@ -1,15 +1,20 @@
-"""`ptq4snn demo`: what each way of quantizing costs, in one table."""
+"""`ptq4snn demo`: what each way of quantizing costs on two networks, the runtime's speed, and a page to look at."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ptq4snn.extras import is_there
+from ptq4snn.files import check_target
 from ptq4snn.progress import for_terminal
+
+if TYPE_CHECKING:
+    from ptq4snn.cli.demo_rows import Study
 
 __all__ = ["run"]
 
@@ -25,25 +30,93 @@ COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("setting", "setting", str),
     ("accuracy %", "accuracy", formatted("{:.2f}")),
     ("change", "change", formatted("{:+.2f}")),
+    ("  +-", "error", formatted("{:.2f}")),
     ("average bits", "average_bits", formatted("{:.3f}")),
     ("saturation %", "saturation", formatted("{:.3f}")),
     ("weight bytes", "weight_bytes", formatted("{:,}")),
     ("state bytes", "state_bytes", formatted("{:,}")),
 )
-SETTING_WIDTH = 24
+SETTING_WIDTH = 25
 
 
 def run(args: argparse.Namespace) -> None:
-    from ptq4snn.cli.demo_rows import rows
+    from ptq4snn.cli.demo_end import speed, written
+    from ptq4snn.cli.demo_rows import BRIEF, FULL, NETWORKS, SETTINGS, Limits, Study
 
-    found = rows(for_terminal(), args.data)
+    folder = target(args.out)  # first of all: a bad folder must not cost a minute
+    settings, limits = (FULL, Limits()) if args.full else (SETTINGS, BRIEF)
+    found = []
+    for network in NETWORKS:
+        data = args.data if network.data == "default" and args.data != "default" else None
+        study = Study(network, limits, for_terminal(), data)
+        rows = list(study.rows(settings)) if args.json else shown(study, settings)
+        bundle, *others = written(study, folder)
+        found.append(facts(study, rows) | {"files": [str(f) for f in (bundle, *others)]})
+        found[-1]["speed"] = speed(study, bundle)
+        if not args.json:
+            print("\n".join(ending(found[-1])), flush=True)
     if args.json:
-        print(json.dumps(list(found), indent=2))
-    elif sys.stdout.isatty() and is_there("rich"):
-        print_rich(list(found))
+        print(json.dumps({"networks": found}, indent=2))
+
+
+def target(out: str) -> Path:
+    """The folder --out, made if it is not there."""
+    folder = Path(out)
+    if not folder.is_dir():
+        check_target(folder, "--out")
+        folder.mkdir()
+    return folder
+
+
+def facts(study: Study, rows: list[Row]) -> dict[str, Any]:
+    return {
+        "model": study.network.model,
+        "about": study.network.about,
+        "calibration_samples": len(study.calibration),
+        "test_samples": study.samples,
+        "rows": rows,
+    }
+
+
+def shown(study: Study, settings: Sequence[tuple[str, str]]) -> list[Row]:
+    """The rows, printed: on a terminal as one table, else each as soon as it is known."""
+    found: list[Row] = []
+
+    def kept() -> Iterator[Row]:
+        for row in study.rows(settings):
+            found.append(row)
+            yield row
+
+    for line in opening(study):
+        print(line, flush=True)
+    if sys.stdout.isatty() and is_there("rich"):
+        print_rich(list(kept()))
     else:
-        for line in lines(found):
+        for line in lines(kept()):
             print(line, flush=True)
+    return found
+
+
+def opening(study: Study) -> list[str]:
+    """Which network, and how many samples stand behind a figure."""
+    network, n = study.network, study.samples
+    return [
+        f"{network.model}: {network.about}",
+        f"{len(study.calibration):,} {network.samples} calibrate, without labels; accuracy of {n:,} others: "
+        f"{100 / n:.2g} points are one of them",
+        "+-: 95 % interval of the change from float on these; what is within it is noise",
+    ]
+
+
+def ending(found: dict[str, Any]) -> list[str]:
+    """How fast the default is, and where its page lies."""
+    s = found["speed"]
+    fast = f"{s['float_ms']:.2f} ms in torch (float, eager), {s['runtime_ms']:.2f} ms in the packed runtime"
+    out = [
+        f"speed of W4/M4 default: a sample takes {fast}: {s['ratio']:.1f}x",
+        f"  one thread, taking turns; {s['kernels']} kernels on {s['processor']}",
+    ]
+    return [*out, *(f"wrote {file}" for file in found["files"]), ""]
 
 
 def cells(row: Row) -> list[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +22,8 @@ from ptq4snn.runtime.state import State
 from ptq4snn.runtime.statistics import Statistics
 
 __all__ = [
-    "FloatBytes", "Speed", "counted", "float_bytes", "measure_speed", "multiply_adds", "profiled",
-    "random_input", "with_batch", "working_set",
+    "FloatBytes", "Speed", "counted", "float_bytes", "in_turns", "measure_speed", "multiply_adds", "processor",
+    "profiled", "random_input", "with_batch", "working_set",
 ]  # fmt: skip
 
 FLOAT = 4  # bytes
@@ -61,6 +64,30 @@ def measure_speed(
         times.append(1e3 * (time.perf_counter() - began))
     p90 = statistics.quantiles(times, n=10, method="inclusive")[-1]
     return Speed(batch, threads, steps, len(times), statistics.median(times), p90)
+
+
+def in_turns(runs: Sequence[Callable[[], object]], seconds: float = SECONDS) -> list[float]:
+    """Milliseconds of a call of each, the median of calls that take turns: what slows the machine down for a
+    while slows down all of them."""
+    for run in runs:
+        run()  # warms up
+    times: list[list[float]] = [[] for _ in runs]
+    until = time.perf_counter() + seconds
+    while len(times[0]) < CALLS or time.perf_counter() < until:
+        for run, found in zip(runs, times, strict=True):
+            began = time.perf_counter()
+            run()
+            found.append(1e3 * (time.perf_counter() - began))
+    return [statistics.median(found) for found in times]
+
+
+def processor() -> str:
+    """The name of the CPU, as far as the system tells it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def random_input(model: Model, batch: int, seed: int = 0) -> NDArray[np.float32]:
