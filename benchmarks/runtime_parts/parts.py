@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ptq4snn.runtime import State, load
-from ptq4snn.runtime.measure import float_bytes, profiled
+from ptq4snn.runtime.measure import float_bytes, interleave, profiled
 from ptq4snn.runtime.roofline import measure_peaks, rate_of
 from runtime_parts import memory
 from runtime_parts.cases import MAIN, Ready, narrow_stem, ready, synthetic, wide
 from runtime_parts.contenders import contenders
 from runtime_parts.networks import firing_rates
-from runtime_parts.timing import interleave, summary
+from runtime_parts.timing import summary
 
 BASE = "spikingjelly"
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.extras import is_there
 from ptq4snn.files import check_target
 from ptq4snn.progress import for_terminal
@@ -50,9 +51,8 @@ def run(args: argparse.Namespace) -> None:
         data = args.data if network.data == "default" and args.data != "default" else None
         study = Study(network, limits, for_terminal(), data)
         rows = list(study.rows(settings)) if args.json else shown(study, settings)
-        bundle, *others = written(study, folder)
-        found.append(facts(study, rows) | {"files": [str(f) for f in (bundle, *others)]})
-        found[-1]["speed"] = speed(study, bundle)
+        files = written(study, folder)
+        found.append(facts(study, rows) | {"speed": speed(study, files[0]), "files": list(map(str, files))})
         if not args.json:
             print("\n".join(ending(found[-1])), flush=True)
     if args.json:
@@ -60,11 +60,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def target(out: str) -> Path:
-    """The folder --out, made if it is not there."""
+    """The folder that --out names; it is made when there is something to put into it."""
     folder = Path(out)
-    if not folder.is_dir():
-        check_target(folder, "--out")
-        folder.mkdir()
+    if folder.exists() and not folder.is_dir():
+        raise PTQ4SNNError(f"--out {folder} is a file: name a folder")
+    check_target(folder / "model.ptq" if folder.exists() else folder, "--out")
     return folder
 
 
@@ -102,21 +102,23 @@ def opening(study: Study) -> list[str]:
     network, n = study.network, study.samples
     return [
         f"{network.model}: {network.about}",
-        f"{len(study.calibration):,} {network.samples} calibrate, without labels; accuracy of {n:,} others: "
-        f"{100 / n:.2g} points are one of them",
-        "+-: 95 % interval of the change from float on these; what is within it is noise",
+        f"accuracy of {n:,} test {network.samples}; {len(study.calibration):,} others calibrated, without labels",
+        "+- is the 95 % interval of the change from float, on the same samples: a change within it is noise",
+        "",
     ]
 
 
 def ending(found: dict[str, Any]) -> list[str]:
     """How fast the default is, and where its page lies."""
     s = found["speed"]
-    fast = f"{s['float_ms']:.2f} ms in torch (float, eager), {s['runtime_ms']:.2f} ms in the packed runtime"
-    out = [
-        f"speed of W4/M4 default: a sample takes {fast}: {s['ratio']:.1f}x",
-        f"  one thread, taking turns; {s['kernels']} kernels on {s['processor']}",
+    return [
+        "",
+        f"speed, a sample at a time: {s['float_ms']:.3g} ms in torch (float, eager), {s['runtime_ms']:.3g} ms in the "
+        f"packed runtime (W4/M4 default), {s['ratio']:.1f}x",
+        f"  one thread, taking turns, {s['kernels']} kernels, {s['processor']}",
+        *(f"{'page' if file.endswith('.html') else 'file'}: {file}" for file in found["files"]),
+        "",
     ]
-    return [*out, *(f"wrote {file}" for file in found["files"]), ""]
 
 
 def cells(row: Row) -> list[str]:

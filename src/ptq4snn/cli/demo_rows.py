@@ -13,6 +13,7 @@ from ptq4snn.data.source import Batching, open_data
 from ptq4snn.errors import DataError
 from ptq4snn.experiments.intervals import paired
 from ptq4snn.experiments.scoring import score, unpack
+from ptq4snn.forms import inputs_and_labels
 from ptq4snn.models.zoo import MODELS
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.pipeline import prepare, run
@@ -101,6 +102,8 @@ class Study:
         )
         spec, count = (network.data, limits.test) if test_data is None else (test_data, None)
         self.test = list(open_data(spec, "test", Batching(BATCH, count=count), entry.preprocessing, entry.data))
+        if any(inputs_and_labels(batch)[1] is None for batch in self.test):
+            raise DataError("the test samples have no labels: the demo is about accuracy")
         self.model = entry.load()
         self.default: QuantizedModel | None = None
 
@@ -150,8 +153,7 @@ class Study:
     def right(self, model: nn.Module) -> Tensor:
         """Which test samples the model gets right, bool [n]."""
         found = score(model, self.test, 0, None, self.progress)
-        if found["right"] is None:
-            raise DataError("the samples have no labels: the table is about accuracy")
+        assert found["right"] is not None  # there are labels
         return unpack(found["right"], found["samples"])
 
 
