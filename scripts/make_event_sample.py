@@ -2,10 +2,10 @@
 
     python scripts/make_event_sample.py DATA
 
-DATA is what `--data nmnist:DATA` takes: a folder with Train and Test, or an .npz file of events. Its first test
-recordings with labels and its first training recordings without are taken, in the order of the data set where
-that mixes the classes, else in a random one. Writes src/ptq4snn/assets/nmnist_sample.xz and prints the checksum
-that belongs into ptq4snn.data.event_sample.SHA256.
+DATA is what `--data nmnist:DATA` takes: a folder with Train and Test, or an .npz file of events. Its first
+test recordings with labels and its first training recordings without are taken, in the order of the data set
+where that mixes the classes, else in a random one. Writes src/ptq4snn/assets/nmnist_sample.xz and prints the
+checksum that belongs into ptq4snn.data.event_sample.SHA256.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -71,7 +72,7 @@ def scaling(folder: Path, rounds: int) -> dict[str, Any]:
         for _ in range(stream.model.program.steps):
             stream.step(x[:1])
 
-    runs = {
+    runs: dict[str, tuple[Callable[[], object], int]] = {
         "batch 1": (partial(one, x[:1]), 1),
         "batch 4": (partial(one, x[:4]), 4),
         "batch 16": (partial(one, x[:16]), 16),

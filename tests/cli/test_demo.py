@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,9 @@ def test_rows_files_and_speed_of_the_slow_network(tmp_path: Path) -> None:
         f"vgg4-16-nmnist-slow.ptq{end}" for end in ("", ".report.json", ".report.html")
     ]
     assert sorted((tmp_path / "new").iterdir()) == sorted(files)  # nothing else is left there
+    (line,) = json.loads(files[1].read_text("utf-8"))["evaluations"]  # the page shows it
+    assert line["data"] == "nmnist-sample" and line["samples"] == 4 and "right" not in line["float"]
+    assert line["quantized"]["accuracy"] == narrow["accuracy"]
     found = speed(study, files[0], rounds=1)
     assert found["ratio"] == pytest.approx(found["float_ms"] / found["runtime_ms"]) and found["processor"]
 

@@ -26,7 +26,7 @@ def test_shapes_labels_and_equally_many_events_a_frame() -> None:
     assert calibration.shape == (128, 25, 2, 32, 32) and test.shape == (100, 25, 2, 32, 32)
     assert test.dtype == torch.float32 and int(labels.bincount(minlength=10).min()) >= 2
     events = torch.cat([calibration, test]).sum((2, 3, 4))  # [228, 25]; some lie on the margin cut off
-    assert 500 < float(events.sum(1).min())
+    assert float(events.sum(1).min()) > 500
     assert bool((events[:, :-1].amax(1) - events[:, :-1].amin(1) <= 0.2 * events[:, :-1].amax(1)).all())
 
 

@@ -1,4 +1,4 @@
-"""`ptq4snn demo`: what each way of quantizing costs on two networks, the runtime's speed, and a page to look at."""
+"""`ptq4snn demo`: what each way of quantizing costs on two networks, the runtime's speed, a page to see."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("setting", "setting", str),
     ("accuracy %", "accuracy", formatted("{:.2f}")),
     ("change", "change", formatted("{:+.2f}")),
-    ("  +-", "error", formatted("{:.2f}")),
+    ("   +-", "error", formatted("{:.2f}")),
     ("average bits", "average_bits", formatted("{:.3f}")),
     ("saturation %", "saturation", formatted("{:.3f}")),
     ("weight bytes", "weight_bytes", formatted("{:,}")),
@@ -102,7 +102,8 @@ def opening(study: Study) -> list[str]:
     network, n = study.network, study.samples
     return [
         f"{network.model}: {network.about}",
-        f"accuracy of {n:,} test {network.samples}; {len(study.calibration):,} others calibrated, without labels",
+        f"accuracy of {n:,} test {network.samples}; {len(study.calibration):,} others, without labels, "
+        "calibrated",
         "+- is the 95 % interval of the change from float, on the same samples: a change within it is noise",
         "",
     ]
@@ -113,8 +114,8 @@ def ending(found: dict[str, Any]) -> list[str]:
     s = found["speed"]
     return [
         "",
-        f"speed, a sample at a time: {s['float_ms']:.3g} ms in torch (float, eager), {s['runtime_ms']:.3g} ms in the "
-        f"packed runtime (W4/M4 default), {s['ratio']:.1f}x",
+        f"speed, a sample at a time: {s['float_ms']:.3g} ms in torch (float, eager), "
+        f"{s['runtime_ms']:.3g} ms in the packed runtime (W4/M4 default), {s['ratio']:.1f}x",
         f"  one thread, taking turns, {s['kernels']} kernels, {s['processor']}",
         *(f"{'page' if file.endswith('.html') else 'file'}: {file}" for file in found["files"]),
         "",

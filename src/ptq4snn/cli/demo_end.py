@@ -1,4 +1,4 @@
-"""How the demo ends: the default's bundle with its report and page, and its speed beside the float network's."""
+"""How the demo ends: the default's bundle with its report and page, and its speed beside torch's."""
 
 from __future__ import annotations
 

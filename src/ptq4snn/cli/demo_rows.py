@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ptq4snn.data.source import Batching, open_data
 from ptq4snn.errors import DataError
+from ptq4snn.evaluation.record_metrics import evaluation
 from ptq4snn.experiments.intervals import paired
 from ptq4snn.experiments.scoring import score, unpack
 from ptq4snn.forms import inputs_and_labels
@@ -19,6 +20,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.pipeline import prepare, run
 from ptq4snn.progress import Progress
 from ptq4snn.recipe import Recipe
+from ptq4snn.schema.score_types import Paired
 
 __all__ = ["BRIEF", "FULL", "NETWORKS", "SETTINGS", "Limits", "Network", "Study"]
 
@@ -100,8 +102,9 @@ class Study:
         self.calibration = torch.cat(
             list(open_data(network.data, "calibration", calibration, entry.preprocessing))  # type: ignore[arg-type]
         )
-        spec, count = (network.data, limits.test) if test_data is None else (test_data, None)
-        self.test = list(open_data(spec, "test", Batching(BATCH, count=count), entry.preprocessing, entry.data))
+        self.data, self.limit = (network.data, limits.test) if test_data is None else (test_data, None)
+        test = Batching(BATCH, count=self.limit)
+        self.test = list(open_data(self.data, "test", test, entry.preprocessing, entry.data))
         if any(inputs_and_labels(batch)[1] is None for batch in self.test):
             raise DataError("the test samples have no labels: the demo is about accuracy")
         self.model = entry.load()
@@ -117,18 +120,17 @@ class Study:
 
         change is that from float, error half its 95 % interval: the same samples, paired.
         """
-        expected = self.right(self.model)
+        before = score(self.model, self.test, 0, None, self.progress)
+        expected = right(before)
         prepared = prepare(self.model, self.calibration, Recipe(), progress=self.progress)
         for i, (setting, words) in enumerate(settings):
             q = run(prepared, Recipe.parse(words))
-            if words == DEFAULT:
-                self.default = q
             total = q.report["summary"]
             if i == 0:
                 yield {
                     "setting": "float",
                     "recipe": None,
-                    "accuracy": percent(expected),
+                    "accuracy": before["accuracy"],
                     "change": 0.0,
                     "error": None,
                     "average_bits": 32.0,
@@ -136,12 +138,15 @@ class Study:
                     "weight_bytes": total["weight_bytes"]["float"],
                     "state_bytes": total["state_bytes"]["float"],
                 }
-            right = self.right(q)
-            interval = paired([right], [expected])
+            found = score(q, self.test, 0, None, self.progress)
+            if words == DEFAULT:
+                q.report["evaluations"] = [evaluation(self.data, self.limit, found, before)]
+                self.default = q
+            interval = paired([right(found)], [expected])
             yield {
                 "setting": setting,
                 "recipe": words,
-                "accuracy": percent(right),
+                "accuracy": found["accuracy"],
                 "change": interval.change,
                 "error": interval.high - interval.change,
                 "average_bits": total["average_bits"],
@@ -150,12 +155,8 @@ class Study:
                 "state_bytes": total["state_bytes"]["packed"],
             }
 
-    def right(self, model: nn.Module) -> Tensor:
-        """Which test samples the model gets right, bool [n]."""
-        found = score(model, self.test, 0, None, self.progress)
-        assert found["right"] is not None  # there are labels
-        return unpack(found["right"], found["samples"])
 
-
-def percent(right: Tensor) -> float:
-    return 100.0 * float(right.double().mean())
+def right(found: Paired) -> Tensor:
+    """Which test samples a model got right, bool [n]."""
+    assert found["right"] is not None  # there are labels
+    return unpack(found["right"], found["samples"])

@@ -6,7 +6,8 @@ Frames are counts [T = 25, 2, 32, 32] of events per pixel and polarity, T frames
     100 labels;  for every count one bit: whether it is above 0, first bit first;  the counts above 0
 
 Test recordings come first. Six counts in a hundred are above 0, so the bits take a tenth of what the counts
-would, and xz makes less than 400 KB of it all. N-MNIST is CC BY-SA 4.0 (Orchard et al., 2015): assets/README.md.
+would, and xz makes less than 400 KB of it all. N-MNIST (Orchard et al., 2015) is CC BY-SA 4.0, and so is the
+sample: assets/README.md.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ SHA256 = "1b533e5ec613b9c8bd0c9e91b2df8b5bd1c2db416635444560f3a243f057ff78"  # l
 
 
 def nmnist_sample(preprocessing: Preprocessing | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """float32 calibration frames [128, 25, 2, 32, 32], test frames [100, 25, 2, 32, 32], int64 test labels."""
+    """float32 frames [128, 25, 2, 32, 32] to calibrate, [100, 25, 2, 32, 32] to test, int64 test labels."""
     if preprocessing is not None and not fits(preprocessing):
         raise DataError(
-            f"{NAME} holds frames for T = {STEPS} and size {SIZE}, this model takes T = {preprocessing.steps} and "
-            f"size {preprocessing.size}: give the recordings of N-MNIST, --data nmnist:PATH"
+            f"{NAME} holds frames for T = {STEPS} and size {SIZE}, this model takes "
+            f"T = {preprocessing.steps} and size {preprocessing.size}: give the recordings of N-MNIST, --data nmnist:PATH"
         )
     counts, labels = decode((files("ptq4snn") / "assets" / FILE).read_bytes())
     if checksum(counts, labels) != SHA256:

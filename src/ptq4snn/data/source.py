@@ -88,8 +88,8 @@ def open_data(
             f"{spec} has the ending {short(path.suffix)!r}: give a .npy, .npz or .safetensors file"
         )
     raise DataError(
-        f"there is no data {short(spec)!r}: give {' or '.join(EMBEDDED)}, the folder of a data set ({', '.join(DATA)}), "
-        "NAME:FOLDER, a .npy, .npz or .safetensors file, or package.module:factory"
+        f"there is no data {short(spec)!r}: give {' or '.join(EMBEDDED)}, the folder of a data set "
+        f"({', '.join(DATA)}), NAME:FOLDER, a .npy, .npz or .safetensors file, or package.module:factory"
     )
 
 
