@@ -39,7 +39,8 @@ def nmnist_sample(preprocessing: Preprocessing | None = None) -> tuple[Tensor, T
     if preprocessing is not None and not fits(preprocessing):
         raise DataError(
             f"{NAME} holds frames for T = {STEPS} and size {SIZE}, this model takes "
-            f"T = {preprocessing.steps} and size {preprocessing.size}: give the recordings of N-MNIST, --data nmnist:PATH"
+            f"T = {preprocessing.steps} and size {preprocessing.size}: "
+            "give the recordings of N-MNIST, --data nmnist:PATH"
         )
     counts, labels = decode((files("ptq4snn") / "assets" / FILE).read_bytes())
     if checksum(counts, labels) != SHA256:
