@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,7 @@ class Study:
         """Test samples."""
         return sum(len(batch[0]) for batch in self.test)
 
-    def rows(self, settings: tuple[tuple[str, str], ...]) -> Iterator[Row]:
+    def rows(self, settings: Sequence[tuple[str, str]]) -> Iterator[Row]:
         """One row a setting, as soon as it is measured, the float network first; accuracy in %.
 
         change is that from float, error half its 95 % interval: the same samples, paired.
