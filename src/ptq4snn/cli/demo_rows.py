@@ -68,7 +68,7 @@ NETWORKS = (
         "default",
         "default",
         "images",
-        "SEW-ResNet on CIFAR-10, T = 4, hard reset: states are forgotten at every spike, all ways are good",
+        "SEW-ResNet on CIFAR-10, T = 4, hard reset: states are forgotten at every spike, 4 bits are easy",
     ),
     Network(
         "vgg4-16-nmnist-slow",
