@@ -23,7 +23,7 @@ import onnxruntime
 import torch
 from runtime_parts.floats import inference
 from runtime_parts.machine import machine
-from runtime_parts.timing import interleave, summary
+from runtime_parts.timing import summary
 from torch import Tensor
 
 import ptq4snn
@@ -35,6 +35,7 @@ from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
 from ptq4snn.runtime import Runtime
 from ptq4snn.runtime.loading import load_model_file
+from ptq4snn.runtime.measure import interleave
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "export_onnx.json", HERE.parent / "docs" / "deploy.md"

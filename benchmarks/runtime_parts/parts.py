@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from ptq4snn.runtime import State, load
-from ptq4snn.runtime.measure import float_bytes, profiled
+from ptq4snn.runtime.measure import float_bytes, interleave, profiled
 from ptq4snn.runtime.roofline import measure_peaks, rate_of
 from runtime_parts import memory
 from runtime_parts.cases import MAIN, Ready, narrow_stem, ready, synthetic, wide
 from runtime_parts.contenders import contenders
 from runtime_parts.networks import firing_rates
-from runtime_parts.timing import interleave, summary
+from runtime_parts.timing import summary
 
 BASE = "spikingjelly"
 
@@ -71,7 +72,7 @@ def scaling(folder: Path, rounds: int) -> dict[str, Any]:
         for _ in range(stream.model.program.steps):
             stream.step(x[:1])
 
-    runs = {
+    runs: dict[str, tuple[Callable[[], object], int]] = {
         "batch 1": (partial(one, x[:1]), 1),
         "batch 4": (partial(one, x[:4]), 4),
         "batch 16": (partial(one, x[:16]), 16),

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ ROWS = [
         "setting": "float",
         "accuracy": 85.1,
         "change": None,
+        "error": None,
         "average_bits": None,
         "saturation": None,
         "weight_bytes": 2400000,
@@ -31,12 +31,15 @@ ROWS = [
         "setting": "W4/M4 bridge + MPBA",
         "accuracy": 84.25,
         "change": -0.85,
+        "error": 1.2,
         "average_bits": 4.0004,
         "saturation": 0.1234,
         "weight_bytes": 300000,
         "state_bytes": 20480,
     },
 ]
+
+SPEED = {"float_ms": 20.0, "runtime_ms": 2.0, "ratio": 9.5, "kernels": "avx2", "processor": "A CPU"}
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -131,29 +134,55 @@ def test_evaluate_refusals(api: Any, cli: Cli) -> None:
     assert cli("evaluate", "no.ptq") == (2, "", "ptq4snn: error: there is no bundle no.ptq\n")
 
 
+class StandIn:
+    """A study that measures nothing."""
+
+    def __init__(self, network: Any, limits: Any, progress: Any, data: str | None) -> None:
+        self.network, self.limits, self.progress, self.data = network, limits, progress, data
+        self.calibration, self.samples = range(limits.calibration or 1024), limits.test or 2000
+
+    def rows(self, settings: Any) -> Iterator[dict[str, Any]]:
+        yield from self.progress.track(ROWS[: len(settings)], len(ROWS), "demo")
+
+
 @pytest.fixture
 def demo_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("ptq4snn.cli.demo_rows")
+    def written(study: StandIn, folder: Path) -> list[Path]:
+        return [folder / f"{study.network.model}.ptq{end}" for end in ("", ".report.html")]
 
-    def rows(progress: Any, data: str) -> Iterator[dict[str, Any]]:
-        assert data == "default"
-        yield from progress.track(ROWS, len(ROWS), "demo")
-
-    module.rows = rows  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ptq4snn.cli.demo_rows", module)
+    monkeypatch.setattr("ptq4snn.cli.demo_rows.Study", StandIn)
+    monkeypatch.setattr("ptq4snn.cli.demo_end.written", written)
+    monkeypatch.setattr("ptq4snn.cli.demo_end.speed", lambda study, bundle: SPEED)
 
 
 def test_demo_as_plain_text(demo_rows: None, cli: Cli) -> None:
-    code, out, err = cli("demo")
-    header, rule, first, second = out.splitlines()
-    assert (code, err) == (0, "") and set(rule) == {"-"}
-    assert header.split("  ")[0] == "setting" and len(header) == len(rule) == len(first) == len(second)
-    assert first.split() == ["float", "85.10", "-", "-", "-", "2,400,000", "163,840"]
-    assert second.split()[-6:] == ["84.25", "-0.85", "4.000", "0.123", "300,000", "20,480"]
+    code, out, err = cli("demo", "--out", "seen")
+    assert (code, err) == (0, "")
+    first, second = out.split("vgg4-16-nmnist-slow: ")
+    head, table, end, _ = first.split("\n\n")
+    header, rule, *rows = table.splitlines()
+    assert "accuracy of 500 test images; 128 others" in head and "recordings" in second and set(rule) == {"-"}
+    assert header.split("  ")[0] == "setting" and {len(line) for line in rows} == {len(header)}
+    assert rows[0].split() == ["float", "85.10", "-", "-", "-", "-", "2,400,000", "163,840"]
+    assert rows[1].split()[-7:] == ["84.25", "-0.85", "1.20", "4.000", "0.123", "300,000", "20,480"]
+    assert "20 ms in torch (float, eager), 2 ms in the packed runtime (W4/M4 default), 9.5x" in end
+    assert "avx2 kernels, A CPU" in end and "page: seen/default.ptq.report.html" in end
 
 
 def test_demo_as_json(demo_rows: None, cli: Cli) -> None:
-    assert json.loads(cli("demo", "--json")[1]) == ROWS
+    first, second = json.loads(cli("demo", "--json")[1])["networks"]
+    assert first["rows"] == second["rows"] == ROWS and first["speed"] == SPEED
+    assert (first["model"], first["test_samples"], first["calibration_samples"]) == ("default", 500, 128)
+    assert second["files"][1] == "ptq4snn-demo/vgg4-16-nmnist-slow.ptq.report.html"
+    full = json.loads(cli("demo", "--json", "--full")[1])["networks"]
+    assert full[0]["test_samples"] == 2000
+
+
+def test_demo_refuses_a_file_for_its_folder(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("")
+    code, out, err = cli("demo", "--out", str(tmp_path / "there"))
+    assert (code, out) == (2, "") and err.startswith("ptq4snn: error: --out ") and "is a file" in err
+    assert "there is no folder" in cli("demo", "--out", str(tmp_path / "no" / "folder"))[2]
 
 
 def test_demo_on_a_terminal(demo_rows: None, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli.bundles import SRC, Made, make, without
@@ -131,6 +132,7 @@ def test_a_terminal_without_rich_gets_plain_text(
 ) -> None:
     from ptq4snn import progress
     from ptq4snn.cli import bench, demo, models
+    from ptq4snn.cli.demo_rows import NETWORKS
     from ptq4snn.models.zoo import MODELS
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -144,8 +146,8 @@ def test_a_terminal_without_rich_gets_plain_text(
     assert isinstance(progress.for_terminal(), progress.Silent)
     terminal.show(made.q.report)
     bench.show("speed", ["layer", "ms"], [["conv", "3"]])
-    monkeypatch.setattr("ptq4snn.cli.demo_rows.rows", lambda *_: iter(()))
-    demo.run(Namespace(data="default", json=False))
+    study = SimpleNamespace(network=NETWORKS[0], samples=1, calibration=[], rows=lambda _: iter(()))
+    assert demo.shown(study, ()) == []  # type: ignore[arg-type]
     models.run(Namespace(name=None, json=False))
     out = capsys.readouterr().out
     assert "\x1b" not in out and "conv" in out and "accuracy %" in out
@@ -195,7 +197,7 @@ def test_results_are_recorded_without_a_page(
 def test_models_whose_weights_are_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As in the wheel: only the default has its weights."""
+    """As in the wheel: only the networks of the demo have their weights."""
     from ptq4snn.cli import main
     from ptq4snn.models import entry
 
@@ -203,7 +205,7 @@ def test_models_whose_weights_are_elsewhere(
     file = "weights/noncommercial/sdt-fpn-16-camvid.safetensors of the source repository"
     assert main(["models"]) == 0
     out = capsys.readouterr().out
-    assert "trained weights of sew-resnet10-48-cifar10, " in out and " 85.38\n" in out
+    assert "trained weights of sew-resnet10-48-cifar10, " in out and " 85.38\n" in out and " 94.00\n" in out
     assert main(["models", "sdt-fpn-16-camvid"]) == 0
     assert f"not in this installation: take {file}" in capsys.readouterr().out
     assert main(["quantize", "--model", "sdt-fpn-16-camvid", "--data", "camvid:x.npz"]) == 2

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "src")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "_kernels.*")
 Run = Callable[..., subprocess.CompletedProcess[str]]
+EMBEDDED = ["default.safetensors", "vgg4-16-nmnist-slow.safetensors"]
 MOST_BYTES = 12_000_000  # half of what it was with all trained weights
 full = pytest.param(
     True,
@@ -99,15 +100,14 @@ def check_contents(sdist: Path, wheel: Path, compiler: bool) -> None:
     with zipfile.ZipFile(wheel) as file:
         inside = file.namelist()
     weights = [name for name in inside if name.endswith(".safetensors")]
-    assert weights == ["ptq4snn/assets/default.safetensors"]
+    assert sorted(weights) == [f"ptq4snn/assets/{name}" for name in EMBEDDED]
+    assert {f"ptq4snn/assets/{name}_sample.xz" for name in ("cifar10", "nmnist")} <= set(inside)
     assert any(name.startswith("ptq4snn/runtime/native/_kernels") for name in inside) == compiler
     assert wheel.stat().st_size < MOST_BYTES and "-py3-none-" in wheel.name
     with tarfile.open(sdist) as file:
         sources = file.getnames()
     assert any(name.endswith("csrc/engine.cpp") for name in sources)
-    assert [name.rpartition("/")[2] for name in sources if name.endswith(".safetensors")] == [
-        "default.safetensors"
-    ]
+    assert sorted(n.rpartition("/")[2] for n in sources if n.endswith(".safetensors")) == EMBEDDED
 
 
 def check_outputs(run: Run, made: Made, folder: Path) -> None:

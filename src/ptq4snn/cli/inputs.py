@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ptq4snn.checkpoint import load_checkpoint
-from ptq4snn.data.source import DATA, Batching, Split, has_splits, open_data
+from ptq4snn.data.source import DATA, EMBEDDED, Batching, Split, embedded_for, has_splits, open_data
 from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.experiments.paper import RunSetting
@@ -34,7 +34,6 @@ __all__ = [
 
 DEFAULT = "default"
 NIR = ".nir"
-EMBEDDED = "cifar10"  # what the embedded sample is of
 
 
 def is_own(name: str) -> bool:
@@ -105,19 +104,22 @@ def own_model(name: str, changes: dict[str, int]) -> nn.Module:
 def load_data(
     args: argparse.Namespace, split: Split, batch_size: int = 64, workers: int = 0, count: int | None = None
 ) -> Iterable[Any]:
-    """What --data names, prepared for the model. Models of CIFAR-10 have the embedded sample without it."""
+    """What --data names, prepared for the model; without it the embedded sample of the model's data set."""
     name: str = args.model or DEFAULT
     entry = None if is_own(name) else find_entry(name)
-    if args.data is None and (entry is None or entry.data != EMBEDDED):
-        wanted = "samples" if entry is None else f"samples of {entry.data}"
-        raise DataError(f"{name} needs {wanted}: give --data")
     options: dict[str, Any] = {"batching": Batching(batch_size, args.batch_axis, workers, count)}
+    data: str | None = args.data
     if entry is not None:
         steps = entry.preprocessing.steps
         if steps is not None and args.T is not None:
             steps = args.T
-        options |= {"name": entry.data, "preprocessing": replace(entry.preprocessing, steps=steps)}
-    return open_data(args.data or DEFAULT, split, **options)
+        preprocessing = replace(entry.preprocessing, steps=steps)
+        options |= {"name": entry.data, "preprocessing": preprocessing}
+        data = data or embedded_for(entry.data, preprocessing)
+    if data is None:
+        wanted = "samples" if entry is None else f"samples of {entry.data}"
+        raise DataError(f"{name} needs {wanted}: give --data")
+    return open_data(data, split, **options)
 
 
 def run_setting(args: argparse.Namespace) -> RunSetting:
@@ -129,8 +131,8 @@ def run_setting(args: argparse.Namespace) -> RunSetting:
 
 
 def data_set(spec: str | None, expected: str | None) -> str | None:
-    """The name of the data set that --data opens; the embedded sample and files of arrays are none."""
-    if spec is None or spec == DEFAULT:
+    """The name of the data set that --data opens; embedded samples and files of arrays are none."""
+    if spec is None or spec in EMBEDDED:
         return None
     name, colon, _ = spec.partition(":")
     if colon:

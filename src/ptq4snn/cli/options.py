@@ -50,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
         ("experiment", experiment_options, "run a table or figure of the paper on your model and data"),
         ("models", models_options, "list the built-in models, or tell all about one"),
         ("train", train_options, "train a built-in model, or your own, by a recipe"),
-        ("demo", demo_options, "quantize the embedded model in ten ways and print one table"),
+        ("demo", demo_options, "quantize two embedded networks in several ways: tables, speed, a page"),
     ):
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         fill(command)
@@ -83,8 +83,8 @@ def model_options(p: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--data",
         metavar="DATA",
-        help="default, a data set as NAME:PATH or its PATH, a .npy, .npz or .safetensors file, "
-        "or package.module:factory (default with models of CIFAR-10)",
+        help="default or nmnist-sample (embedded), a data set as NAME:PATH or its PATH, a .npy, .npz or "
+        ".safetensors file, or package.module:factory (an embedded sample where one fits the model)",
     )
     group.add_argument("--batch-axis", type=int, default=0, metavar="N", help="batch axis of the samples (0)")
     group.add_argument(
@@ -376,5 +376,9 @@ def train_options(p: argparse.ArgumentParser) -> None:
 
 
 def demo_options(p: argparse.ArgumentParser) -> None:
-    help_text = "test data: a folder that holds cifar-10-batches-bin; without it 2,000 embedded images"
+    p.add_argument("--full", action="store_true", help="more ways to quantize, and all embedded samples")
+    help_text = "test data of the first network: a folder that holds cifar-10-batches-bin (embedded images)"
     p.add_argument("--data", default="default", help=help_text)
+    p.add_argument(
+        "--out", default="ptq4snn-demo", metavar="DIR", help="folder of the bundles and pages (ptq4snn-demo)"
+    )

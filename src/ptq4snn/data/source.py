@@ -1,4 +1,4 @@
-"""What `--data` names: the embedded sample, a data set, a file of arrays, or the user's factory."""
+"""What `--data` names: an embedded sample, a data set, a file of arrays, or the user's factory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from torch import Tensor
 from ptq4snn.data.arrays import READERS
 from ptq4snn.data.batches import ArraySamples, BatchAxis, OneByOne, file_samples
 from ptq4snn.data.cifar import normalize
+from ptq4snn.data.event_sample import NAME as NMNIST_SAMPLE
+from ptq4snn.data.event_sample import fits, nmnist_sample
 from ptq4snn.data.registry import DATA, Split, recognise
 from ptq4snn.data.sample import default_sample
 from ptq4snn.data.samples import Batch, Preprocessing, SampleBatches, Samples
@@ -23,9 +25,13 @@ from ptq4snn.files import short
 from ptq4snn.forms import as_tensor, is_data_set, is_pair
 from ptq4snn.hints import hint
 
-__all__ = ["DATA", "Batching", "Split", "has_splits", "open_data", "open_labelled", "open_samples"]
+__all__ = [
+    "DATA", "EMBEDDED", "Batching", "Split", "embedded_for", "has_splits", "open_data", "open_labelled",
+    "open_samples",
+]  # fmt: skip
 
 PLAIN = Preprocessing()
+EMBEDDED = ("default", NMNIST_SAMPLE)  # of cifar10 and of nmnist
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ def open_data(
 ) -> Iterable[Batch]:
     """Batches x, or (x, y) where there are labels, of what `spec` names.
 
-    default: the embedded sample.
+    default, nmnist-sample: the embedded samples of CIFAR-10 and of N-MNIST.
     NAME:PATH, or a PATH that holds a data set: see `open_samples`. Where it is sorted by class, calibration
         and a count take samples in a random order, which the seed fixes.
     a .npy, .npz or .safetensors file: its x (and y), whatever the split.
@@ -56,8 +62,8 @@ def open_data(
         (x, y), a data set of samples, or an iterable of batches, which is handed on as it is.
     """
     batching = batching or Batching()
-    if spec == "default":
-        return _chosen(_embedded(split), batching)
+    if spec in EMBEDDED:
+        return _chosen(_embedded(spec, split, preprocessing), batching)
     if _is_data_set(spec):
         samples = open_samples(spec, split, preprocessing, name)
         order = _order(samples, split, batching)
@@ -82,8 +88,8 @@ def open_data(
             f"{spec} has the ending {short(path.suffix)!r}: give a .npy, .npz or .safetensors file"
         )
     raise DataError(
-        f"there is no data {short(spec)!r}: give default, the folder of a data set ({', '.join(DATA)}), "
-        "NAME:FOLDER, a .npy, .npz or .safetensors file, or package.module:factory"
+        f"there is no data {short(spec)!r}: give {' or '.join(EMBEDDED)}, the folder of a data set "
+        f"({', '.join(DATA)}), NAME:FOLDER, a .npy, .npz or .safetensors file, or package.module:factory"
     )
 
 
@@ -209,12 +215,23 @@ def _chosen(samples: ArraySamples | OneByOne, batching: Batching) -> SampleBatch
     return SampleBatches(samples, batching.size, batching.workers, order)
 
 
-def _embedded(split: Split) -> ArraySamples:
-    """Its training images have no labels, its test images do."""
-    calibration, test, labels = default_sample()
+def embedded_for(data: str, preprocessing: Preprocessing) -> str | None:
+    """The embedded sample of a data set, if there is one as a model wants it."""
+    if data == "nmnist":
+        return NMNIST_SAMPLE if fits(preprocessing) else None
+    return "default" if data == "cifar10" else None
+
+
+def _embedded(spec: str, split: Split, preprocessing: Preprocessing) -> ArraySamples:
+    """Training samples have no labels, test samples do."""
+    if spec == NMNIST_SAMPLE:
+        calibration, test, labels = nmnist_sample(preprocessing)
+    else:
+        calibration, test, labels = default_sample()
+        calibration, test = normalize(calibration), normalize(test)
     if split in ("train", "calibration"):
-        return ArraySamples(normalize(calibration), name="default")
-    return ArraySamples(normalize(test), labels, name="default")
+        return ArraySamples(calibration, name=spec)
+    return ArraySamples(test, labels, name=spec)
 
 
 def _made(spec: str, split: Split) -> Any:

@@ -21,9 +21,9 @@ from ptq4snn.report.figures.common import rounded
 from ptq4snn.schema.report_types import Evaluation, Report
 from ptq4snn.schema.score_types import Metrics, Result
 
-__all__ = ["Gallery", "record"]
+__all__ = ["Gallery", "evaluation", "record"]
 
-ABOUT = ("task", "samples", "limit", "throughput")  # keys of a result that are no metrics
+ABOUT = ("task", "samples", "limit", "throughput", "right")  # keys of a result that are no metrics
 
 
 def record(
@@ -39,14 +39,7 @@ def record(
     if not isinstance(figures, dict) or not isinstance(evaluations, list) or BUNDLE not in read:
         raise PTQ4SNNError(f"{file} is not the report of this version of ptq4snn: quantize again")
     report = cast(Report, read)
-    entry: Evaluation = {
-        "data": data,
-        "samples": quantized["samples"],
-        "limit": limit,
-        "task": quantized["task"],
-        "float": None if before is None else _metrics(before),
-        "quantized": _metrics(quantized),
-    }
+    entry = evaluation(data, limit, quantized, before)
     for older in (e for e in evaluations if _same(e, entry)):
         entry["float"] = entry["float"] or older.get("float")  # the float model has not changed
     report["evaluations"] = [*(e for e in evaluations if not _same(e, entry)), entry]
@@ -54,6 +47,18 @@ def record(
         report["figures"]["segmentation"] = rounded(segmentation.data(examples))
     write_report(file, report)
     return report
+
+
+def evaluation(data: str, limit: int | None, quantized: Result, before: Result | None) -> Evaluation:
+    """What the report keeps of an evaluation."""
+    return {
+        "data": data,
+        "samples": quantized["samples"],
+        "limit": limit,
+        "task": quantized["task"],
+        "float": None if before is None else _metrics(before),
+        "quantized": _metrics(quantized),
+    }
 
 
 def _metrics(result: Result) -> Metrics:

@@ -1,4 +1,4 @@
-"""Small models that are trained here. The default's weights are in assets/, the others' in the repository."""
+"""Small models that are trained here. Weights of the demo's two are in assets/, others in weights/."""
 
 from __future__ import annotations
 

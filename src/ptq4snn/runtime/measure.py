@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +22,14 @@ from ptq4snn.runtime.state import State
 from ptq4snn.runtime.statistics import Statistics
 
 __all__ = [
-    "FloatBytes", "Speed", "counted", "float_bytes", "measure_speed", "multiply_adds", "profiled",
-    "random_input", "with_batch", "working_set",
+    "FloatBytes", "Speed", "counted", "float_bytes", "interleave", "measure_speed", "multiply_adds",
+    "once", "processor", "profiled", "random_input", "with_batch", "working_set",
 ]  # fmt: skip
 
 FLOAT = 4  # bytes
 CALLS = 5  # at least, for a p90 that says something
 SECONDS = 1.0  # of calls, for each setting
+LEAST_SECONDS = 0.05  # of one measurement of `interleave`: fast contenders are repeated
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,40 @@ def measure_speed(
         times.append(1e3 * (time.perf_counter() - began))
     p90 = statistics.quantiles(times, n=10, method="inclusive")[-1]
     return Speed(batch, threads, steps, len(times), statistics.median(times), p90)
+
+
+def once(work: Callable[[], object], repeats: int = 1) -> float:
+    """Seconds a call."""
+    began = time.perf_counter()
+    for _ in range(repeats):
+        work()
+    return (time.perf_counter() - began) / repeats
+
+
+def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds a call of every contender in every round; one warm-up before.
+
+    Others may use the machine, and clocks change: contenders take turns, and ratios are taken inside a round.
+    """
+    repeats = {}
+    for name, work in contenders.items():
+        work()
+        repeats[name] = max(1, min(200, round(LEAST_SECONDS / max(once(work), 1e-6))))
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    order = list(contenders)
+    for i in range(rounds):
+        for name in order[i % len(order) :] + order[: i % len(order)]:  # nobody always follows the same one
+            times[name].append(once(contenders[name], repeats[name]))
+    return times
+
+
+def processor() -> str:
+    """The name of the CPU, as far as the system tells it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def random_input(model: Model, batch: int, seed: int = 0) -> NDArray[np.float32]:
