@@ -32,6 +32,7 @@ __all__ = ["Hessian", "Inverse", "Solution", "columns", "round_unit", "searched"
 PERCDAMP = 0.01  # of the mean diagonal
 BLOCKSIZE = 128
 RAISES = 3  # times that the damping is raised tenfold before a layer is given up
+EXACT = 2**24  # integers up to here are exact in float32
 CHUNK = 2**24  # values of x that are laid out at once, or of rows that are rounded at once
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
 
@@ -57,9 +58,13 @@ def columns(module: nn.Module, x: Tensor) -> Tensor:
 
 
 class Hessian:
-    """Sum of x x^T and how many x; sums of parts add up to the whole."""
+    """Sum of x x^T and how many x; sums of parts add up to the whole.
 
-    def __init__(self, module: nn.Module) -> None:
+    unit: x are multiples of it, counts of spikes. They are summed as integers, in any order the same.
+    """
+
+    def __init__(self, module: nn.Module, unit: float | None = None) -> None:
+        self.unit = unit
         weight: Tensor = module.weight  # type: ignore[assignment]
         self.module = module
         self.groups = int(getattr(module, "groups", 1))
@@ -71,9 +76,14 @@ class Hessian:
         """Take in one call's input, of any leading dimensions."""
         rank = 0 if isinstance(self.module, nn.Linear) else self.module.weight.dim() - 2  # type: ignore[operator]
         x = x.detach().reshape(-1, *x.shape[-1 - rank :]).float()
+        if self.unit is not None:
+            x = (x / self.unit).round()
+        largest = float(x.abs().amax()) if x.numel() else 0.0
         taps = self.size * self.groups * prod(x.shape[2:])
         for part in x.split(max(1, CHUNK // max(1, taps))):
             laid = columns(self.module, part)
+            if largest**2 * laid.shape[2] > EXACT:
+                laid = laid.double()
             self.total += (laid @ laid.transpose(1, 2)).double()
             self.count += laid.shape[2]
 
@@ -83,7 +93,7 @@ class Hessian:
 
     def value(self) -> Tensor:
         """H [groups, K, K]."""
-        return self.total * (2 / max(1, self.count))
+        return self.total * (2 / max(1, self.count) * (self.unit or 1.0) ** 2)
 
 
 @dataclass(frozen=True)
@@ -231,7 +241,9 @@ def round_unit(network: Network, unit: tuple[str, ...], by_moments: bool = False
 def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
     """Hessians of the unit's projections in one pass over the samples, which stops at the last of them."""
     model = network.folded.model
-    found = {n: Hessian(network.folded.projection(n)) for n in unit}
+    reads = network.folded.discovery.projections
+    units = {n: reads[n].factor if reads[n].reads == "count" else None for n in unit}
+    found = {n: Hessian(network.folded.projection(n), units[n]) for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
     left: dict[str, int] = {}
 
