@@ -21,7 +21,6 @@ from ptq4snn.models.zoo import load_default
 SWITCHES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
 NO_VECTORS = dict(zip(SWITCHES, ("default", "SSE41", "COMPATIBLE"), strict=True))
 AVX2 = dict(zip(SWITCHES, ("avx2", "AVX2", "AVX2"), strict=True))
-AVX512: dict[str, str] = {}  # or whatever is best here
 PROGRAM = Path(__file__).with_name("decided.py")
 
 
@@ -39,8 +38,7 @@ def same_everywhere(folder: Path, samples: int, recipes: list[str]) -> None:
     assert len(expected) > 2 * len(recipes)
     for found in (
         decided(folder, samples, recipes, **AVX2),
-        decided(folder, samples, recipes, **AVX512),
-        decided(folder, samples, recipes, threads=2),
+        decided(folder, samples, recipes, threads=2),  # with the widest vectors that there are
     ):
         assert [name for name, value in expected.items() if found[name] != value] == []
 
