@@ -79,7 +79,6 @@ class Folded:
         b: Tensor | None = self.projection(name).bias  # type: ignore[assignment]
         return b.detach() if b is not None else torch.zeros_like(self.weight(name).flatten(1)[:, 0])
 
-
     def store(self, name: str, weight: Tensor, bias: Tensor | None = None) -> None:
         """Other numbers for a projection, on its steps if it has some; without a bias it keeps its own."""
         store_snapped(self.projection(name), weight, bias, self.steps.get(name))
