@@ -24,7 +24,9 @@ AVX2 = dict(zip(SWITCHES, ("avx2", "AVX2", "AVX2"), strict=True))
 PROGRAM = Path(__file__).with_name("decided.py")
 
 
-def decided(folder: Path, samples: int, recipes: list[str], threads: int = 1, **cpu: str) -> dict[str, str]:
+def decided(
+    folder: Path, samples: int, recipes: list[str], cpu: dict[str, str], threads: int = 1
+) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if k not in SWITCHES} | cpu
     command = [sys.executable, str(PROGRAM), str(folder), str(threads), str(samples), *recipes]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -34,11 +36,11 @@ def decided(folder: Path, samples: int, recipes: list[str], threads: int = 1, **
 
 
 def same_everywhere(folder: Path, samples: int, recipes: list[str]) -> None:
-    expected = decided(folder, samples, recipes, **NO_VECTORS)
+    expected = decided(folder, samples, recipes, NO_VECTORS)
     assert len(expected) > 2 * len(recipes)
     for found in (
-        decided(folder, samples, recipes, **AVX2),
-        decided(folder, samples, recipes, threads=2),  # with the widest vectors that there are
+        decided(folder, samples, recipes, AVX2),
+        decided(folder, samples, recipes, {}, threads=2),  # with the widest vectors that there are
     ):
         assert [name for name, value in expected.items() if found[name] != value] == []
 

@@ -65,7 +65,8 @@ def exact_twin(folded: Folded, x: Tensor) -> Folded:
 
 def _reader(module: nn.Module, info: ProjectionInfo) -> CountReader | RealReader:
     most = max(abs(info.lo), abs(info.hi))
-    reach = most * module.weight[0].numel()  # type: ignore[operator, index]
+    weight: Tensor = module.weight  # type: ignore[assignment]
+    reach = most * weight[0].numel()
     dyadic = isfinite(info.factor) and frexp(info.factor)[0] == 0.5
     if info.reads == "count" and dyadic and 0 < reach <= 2 ** (SINGLE - 3):
         return CountReader(module, info.factor, reach, info.lo < 0)
@@ -112,12 +113,14 @@ class CountReader:
         for side in (rows, -rows):
             out = _apply(module, counts, side.clamp_min(0).ceil().to(x.dtype))
             sums.append(out.movedim(channel_axis(module), 0).flatten(1).amax(1).double())
-        return (sums[0] + sums[1] if self.signed else torch.maximum(*sums)) * fine
+        largest: Tensor = sums[0] + sums[1] if self.signed else torch.maximum(sums[0], sums[1])
+        return largest * fine
 
     def _steps(self, sums: Tensor) -> Tensor:
         """Steps [C] at which sums of this size, and twice, are at most 2^24 of them."""
-        bias = 0.0 if self.bias is None else self.bias.abs() / self.unit
-        return next_power(ROOM * sums + bias) / 2**SINGLE
+        bias = torch.zeros_like(sums) if self.bias is None else self.bias.abs() / self.unit
+        steps: Tensor = next_power(ROOM * sums + bias) / 2**SINGLE
+        return steps
 
     def _snap(self, module: nn.Module) -> None:
         store_snapped(module, self.weight, self.bias, (self.step, self.unit))
