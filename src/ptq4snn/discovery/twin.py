@@ -114,7 +114,8 @@ class CountReader:
             out = _apply(module, counts, side.clamp_min(0).ceil().to(x.dtype))
             sums.append(out.movedim(channel_axis(module), 0).flatten(1).amax(1).double())
         largest: Tensor = sums[0] + sums[1] if self.signed else torch.maximum(sums[0], sums[1])
-        return largest * fine
+        found: Tensor = largest * fine
+        return found
 
     def _steps(self, sums: Tensor) -> Tensor:
         """Steps [C] at which sums of this size, and twice, are at most 2^24 of them."""
