@@ -24,6 +24,7 @@ from ptq4snn.discovery.input_types import input_type, refuse_several_inputs, wid
 from ptq4snn.discovery.looping import Looped, refuse_forgetful
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
+from ptq4snn.discovery.twin import SAMPLES, exact_twin
 from ptq4snn.errors import CheckpointError, PTQ4SNNError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.hints import hint
 from ptq4snn.modules.output_ends import unfinished
@@ -201,6 +202,7 @@ def prepare(
     verify(original, discovery, few)
     folded = fold(model, discovery)
     leave_out(folded.model, FINISHES)
+    folded = exact_twin(folded, first.narrow(batch_axis, 0, min(SAMPLES, first.shape[batch_axis])))
     readout = find_readout(folded.model, few, batch_axis)
     stream = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
     seen = observe(folded, stream, batch_axis)

@@ -16,12 +16,13 @@ from torch import Tensor
 from ptq4snn.bridge.objective import Objective
 from ptq4snn.bridge.replay import raised
 from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.powers import parts_of_octave
 from ptq4snn.observation.channel_statistics import ChannelStatistics
 
 __all__ = ["ExponentTable", "NeuronView", "StateScales", "choose_scales"]
 
 # of the scale that clips nothing, twelve to an octave: at 2 bits the best is far below it
-OBSERVED = torch.exp2(-torch.arange(61, dtype=torch.float64) / 12)
+OBSERVED = parts_of_octave(12, 61, down=True)
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from ptq4snn.bridge.joint import state_errors
 from ptq4snn.bridge.projection_lattice import tied_to_stream
+from ptq4snn.numerics.powers import parts_of_octave
 
 if TYPE_CHECKING:
     from ptq4snn.assemble import Assembly
 
 __all__ = ["joint_stream_scales"]
 
-PARTS = torch.exp2(torch.arange(12, dtype=torch.float64) / 12)  # of an octave
+PARTS = parts_of_octave(12, 12)  # of an octave
 TINY = 1e-30
 
 

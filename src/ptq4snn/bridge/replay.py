@@ -59,6 +59,11 @@ class Dynamics:
         return h if self.floor is None else h.clamp_min(self.floor)
 
 
+def charged(current: Tensor, v: Tensor, leak: Tensor) -> Tensor:
+    """current + leak v, rounded twice on every CPU (torch.addcmul rounds once where the CPU can)."""
+    return (v * leak).add_(current)
+
+
 def settle(v: Tensor, step: Tensor, levels: Levels, offset: Tensor | None) -> Tensor:
     """The stored state [C, n] as a real number; `offset` in [0, 1) dithers, without it halves go to even."""
     q = v / step
@@ -85,12 +90,12 @@ def replay_cost(
     v = exact = torch.zeros_like(trace.currents[0])
     flips, drift, apart = torch.zeros_like(v), torch.zeros_like(v), torch.zeros_like(v)
     for t, (current, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
-        h = torch.addcmul(current, v, neuron.leak)
+        h = charged(current, v, neuron.leak)
         s = neuron.fires(h)
         difference = s.float() - fired.float()
         flips += difference.abs()
         drift += difference
-        reference = torch.addcmul(current, exact, neuron.leak)
+        reference = charged(current, exact, neuron.leak)
         exact = neuron.after(reference, fired)
         apart += ((h - reference) / theta).abs_().clamp_max_(1)
         offset = offsets(trace.places, t) if neuron.rounding == "dither" else None
@@ -106,16 +111,16 @@ def _synapse_cost(
     current, exact, v = (torch.zeros_like(trace.currents[0]) for _ in range(3))
     flips, drift, apart = (torch.zeros_like(v) for _ in range(3))
     for t, (x, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
-        charged, reference = (torch.addcmul(x, i, synapse.leak) for i in (current, exact))
-        h = torch.addcmul(current if synapse.carried else charged, v, membrane.leak)
+        emitted, reference = (charged(x, i, synapse.leak) for i in (current, exact))
+        h = charged(current if synapse.carried else emitted, v, membrane.leak)
         s = membrane.fires(h)
         difference = s.float() - fired.float()
         flips += difference.abs()
         drift += difference
-        apart += ((charged - reference) / membrane.theta).abs_().clamp_max_(1)
+        apart += ((emitted - reference) / membrane.theta).abs_().clamp_max_(1)
         v, exact = membrane.after(h, s), reference
         offset = offsets(trace.places, t) if synapse.rounding == "dither" else None
-        current = settle(charged, step, levels, offset)
+        current = settle(emitted, step, levels, offset)
     each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
     return each + RATE_WEIGHT * drift.mean(1, dtype=torch.float64).abs()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -32,9 +32,12 @@ from ptq4snn.frameworks import Compound, NeuronSpec, Shell, adapter_of
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.numerics.nearest import input_scales
 
-__all__ = ["Folded", "fold", "verify"]
+__all__ = ["Folded", "Grid", "fold", "store_snapped", "verify"]
 
 OUTPUT_TOLERANCE = 1e-4  # of the largest output: some frameworks compute in float32 on the way
+
+
+Grid = tuple[Tensor, float]  # step [C] of a projection's weight, unit of what it reads
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Folded:
     specs: dict[str, NeuronSpec]  # what is left of the neurons: a folded gain is 1
     mirrors: dict[str, MirrorSpec]  # BatchNorms that could not be folded whole
     places: dict[str, Tensor]  # [*positions, C] biases of positions, added to projections' outputs
+    steps: dict[str, Grid] = field(default_factory=dict)  # of the twin's weights (discovery/twin.py)
 
     def core(self, neuron: str) -> NeuronCore:
         shell = self.model.get_submodule(neuron)
@@ -74,6 +78,10 @@ class Folded:
         """Folded bias [C], zeros where there is none."""
         b: Tensor | None = self.projection(name).bias  # type: ignore[assignment]
         return b.detach() if b is not None else torch.zeros_like(self.weight(name).flatten(1)[:, 0])
+
+    def store(self, name: str, weight: Tensor, bias: Tensor | None = None) -> None:
+        """Other numbers for a projection, on its steps if it has some; without a bias it keeps its own."""
+        store_snapped(self.projection(name), weight, bias, self.steps.get(name))
 
 
 class AddPlaces:
@@ -102,7 +110,7 @@ def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = Non
         if info.columns is not None:
             weight = weight * input_scales(weight, info.columns.to(weight))
         rows = gain.view(-1, *[1] * (weight.dim() - 1))
-        _store(folded.get_submodule(name), weight * rows, bias * gain if bias is not None else None)
+        store_snapped(folded.get_submodule(name), weight * rows, bias * gain if bias is not None else None)
         if info.places is not None:
             places[name] = info.places.to(gain) * gain
             module = folded.get_submodule(name)
@@ -214,8 +222,14 @@ def _gain_of_channels(d: Discovery, name: str, one: Tensor) -> Tensor:
     return one.scatter(0, neuron.source_channel, rows[:, 0])
 
 
-def _store(module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+def store_snapped(module: nn.Module, weight: Tensor, bias: Tensor | None, grid: Grid | None = None) -> None:
+    """Put weight [C, ...] and bias [C] into a projection, in its type and on its grid."""
     like: Tensor = module.weight  # type: ignore[assignment]
+    if grid is not None:
+        step, unit = grid[0].to(weight.device), grid[1]
+        rows = step.view(-1, *[1] * (weight.dim() - 1))
+        weight = (weight.double() / rows).round() * rows
+        bias = None if bias is None else (bias.to(step) / (step * unit)).round() * (step * unit)
     module.weight = nn.Parameter(weight.to(like), requires_grad=False)
     if bias is not None:
         module.bias = nn.Parameter(bias.to(like), requires_grad=False)

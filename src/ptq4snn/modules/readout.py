@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils._pytree import tree_flatten
 
 from ptq4snn.discovery.discover import reset_neurons
@@ -70,9 +69,15 @@ def find_readout(model: nn.Module, x: Tensor, batch_axis: int) -> Readout:
     return Readout(axes[0])
 
 
+def log_shares(x: Tensor) -> Tensor:
+    """Log-softmax of x [B, classes, ...]; torch's own adds up in the order of the CPU's vectors."""
+    x = x - x.amax(1, keepdim=True)
+    return x - x.exp().sum(1, keepdim=True).log()
+
+
 def divergence(expected: Tensor, found: Tensor) -> tuple[float, float]:
     """Mean KL(expected || found) and share of equal decisions, from logits [B, classes, ...]."""
-    p, q = (F.log_softmax(x.double(), 1) for x in (expected, found))
+    p, q = (log_shares(x.double()) for x in (expected, found))
     kl = float((p.exp() * (p - q)).sum(1).mean())
     return kl, float((expected.argmax(1) == found.argmax(1)).double().mean())
 
@@ -88,7 +93,7 @@ def temperature(expected: Iterable[Tensor]) -> float:
 
 def divergences(expected: Tensor, found: Tensor, temperature: float) -> Tensor:
     """KL(expected || found) [B] of logits [B, classes, ...] over a temperature; of a map its mean."""
-    p, q = (F.log_softmax(x.double() / temperature, 1) for x in (expected, found))
+    p, q = (log_shares(x.double() / temperature) for x in (expected, found))
     return (p.exp() * (p - q)).sum(1).reshape(len(p), -1).mean(1)
 
 

@@ -9,7 +9,7 @@ from ptq4snn.numerics.grid import quantize, signed_range
 
 __all__ = ["SHRINKS", "shrink_errors", "weight_scales"]
 
-SHRINKS = torch.linspace(0.40, 1.00, 61, dtype=torch.float64)
+SHRINKS = torch.arange(40, 101, dtype=torch.float64) / 100  # linspace rounds as the CPU does
 
 
 def full_scales(weight: Tensor, bits: int, floor: Tensor | float = 0.0) -> Tensor:

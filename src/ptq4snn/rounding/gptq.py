@@ -32,6 +32,7 @@ __all__ = ["Hessian", "Inverse", "Solution", "columns", "round_unit", "searched"
 PERCDAMP = 0.01  # of the mean diagonal
 BLOCKSIZE = 128
 RAISES = 3  # times that the damping is raised tenfold before a layer is given up
+EXACT = 2**24  # integers up to here are exact in float32
 CHUNK = 2**24  # values of x that are laid out at once, or of rows that are rounded at once
 AT_LEAST, PER_INPUT = 2**16, 128  # columns x that a Hessian is taken of, where there are so many
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
@@ -83,9 +84,11 @@ class Hessian:
 
     calls: how often it will be updated. Where that brings more x than a mean needs (AT_LEAST, and PER_INPUT
     for each of the K inputs), every n-th is taken, at other positions in each sample.
+    unit: x are multiples of it, counts of spikes. They are summed as integers, in any order the same.
     """
 
-    def __init__(self, module: nn.Module, calls: int | None = None) -> None:
+    def __init__(self, module: nn.Module, calls: int | None = None, unit: float | None = None) -> None:
+        self.unit = unit
         weight: Tensor = module.weight  # type: ignore[assignment]
         self.module, self.calls = module, calls
         self.groups = int(getattr(module, "groups", 1))
@@ -97,6 +100,9 @@ class Hessian:
     def update(self, x: Tensor) -> None:
         """Take in one call's input, of any leading dimensions."""
         x = x.detach().float()
+        if self.unit is not None:
+            x = (x / self.unit).round()
+        largest = float(x.abs().amax()) if x.numel() else 0.0
         samples, each = positions(self.module, x)
         if not self.every:
             self.every = self._stride(samples * each, each)
@@ -105,6 +111,8 @@ class Hessian:
         picked = torch.arange(first, samples * each, self.every, device=x.device)
         for part in picked.split(max(1, CHUNK // (self.size * self.groups))):
             laid = columns(self.module, x, part)
+            if largest**2 * laid.shape[2] > EXACT:
+                laid = laid.double()
             self.total += (laid @ laid.transpose(1, 2)).double()
             self.count += laid.shape[2]
 
@@ -122,7 +130,7 @@ class Hessian:
 
     def value(self) -> Tensor:
         """H [groups, K, K]."""
-        return self.total * (2 / max(1, self.count))
+        return self.total * (2 / max(1, self.count) * (self.unit or 1.0) ** 2)
 
 
 @dataclass(frozen=True)
@@ -270,9 +278,11 @@ def round_unit(network: Network, unit: tuple[str, ...], by_moments: bool = False
 def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
     """Hessians of the unit's projections in one pass over the samples, which stops at the last of them."""
     model = network.folded.model
+    reads = network.folded.discovery.projections
+    units = {n: reads[n].factor if reads[n].reads == "count" else None for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
     batches = len(network.prepared.packed) or len(network.prepared.kept)
-    found = {n: Hessian(network.folded.projection(n), once[n] * batches) for n in unit}
+    found = {n: Hessian(network.folded.projection(n), once[n] * batches, units[n]) for n in unit}
     left: dict[str, int] = {}
 
     def note(name: str) -> Any:

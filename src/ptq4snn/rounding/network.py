@@ -75,9 +75,8 @@ class Network:
         for name in names:
             q = self.weight(name)
             if q.bits is not None:
-                module: Any = self.folded.projection(name)
-                values = self.values(name, integers.get(name, q.integers)).to(module.weight)
-                module.weight = nn.Parameter(values, requires_grad=False)
+                values = self.values(name, integers.get(name, q.integers))
+                self.folded.store(name, values.to(self.folded.weight(name).device))
 
     def values(self, name: str, integers: Tensor) -> Tensor:
         """The weight that integers stand for, in float64."""

@@ -63,9 +63,8 @@ def corrected_biases(prepared: Prepared, lattice: Lattice) -> dict[str, Tensor]:
         network.settle((name,), {})
         error = _means(network.folded.model, [name], prepared.kept)[name] - expected[name]
         biases[name] = lattice.projections[name].bias - error
-        module: Any = network.folded.projection(name)
-        like: Tensor = module.weight
-        module.bias = nn.Parameter(biases[name].to(like), requires_grad=False)
+        weight = network.folded.weight(name)
+        network.folded.store(name, weight, biases[name].to(weight.device))
     return biases
 
 

@@ -1,0 +1,157 @@
+"""The float network brought to numbers that every CPU adds up alike: its exact twin.
+
+Floats are added in the order of a CPU's vectors, so the last bits of a projection's output differ between
+CPUs; a spike at its threshold flips, and all that is calibrated behind it is another number. A sum is the
+same in any order where no partial sum is rounded:
+
+    x = unit * integer, w = step * integer, and  sum |x w| <= 2^24 unit step  over each sign of w:
+    float32 holds every partial sum                                            (projections that read spikes)
+
+    x and w as integers of 25 and 28 bits: float64 holds every partial sum      (those that read real numbers)
+
+The steps are powers of two, one for each output channel, found on a few samples with room for sums twice as
+large. What is left between projections is elementwise, and rounded alike everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import frexp, inf, isfinite
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.folding import Folded, store_snapped
+from ptq4snn.discovery.info import ProjectionInfo
+from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.numerics.powers import next_power
+
+__all__ = ["SAMPLES", "exact_twin"]
+
+SAMPLES = 16  # that the steps are found on
+SINGLE = 24  # bits of the integers that float32 holds
+INPUT_BITS, WEIGHT_BITS = 25, 28  # their sum is what float64 holds
+ROOM = 2.0  # for sums that are larger than those seen
+LEAST = 128.0  # a part of K m max|w| that is expected at least: random signs and sparse spikes give less
+BEYOND = 8.0  # times larger real inputs than those seen may come
+
+
+def exact_twin(folded: Folded, x: Tensor) -> Folded:
+    """`folded` with weights on dyadic steps, found while it runs on `x`; its model is changed in place.
+
+    Each projection has its step before its output is used, so that the steps themselves are the same on
+    every CPU.
+    """
+    found = {n: _reader(folded.projection(n), i) for n, i in folded.discovery.projections.items()}
+    handles = [folded.projection(n).register_forward_pre_hook(r.see) for n, r in found.items()]
+    for name, reader in found.items():
+        if isinstance(reader, RealReader):
+            folded.projection(name).register_forward_hook(reader, prepend=True)  # in front of `AddPlaces`
+    try:
+        reset_neurons(folded.model)
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            folded.model(x)
+    finally:
+        reset_neurons(folded.model)
+        for h in handles:
+            h.remove()
+    steps = {n: (r.step, r.unit) for n, r in found.items() if isinstance(r, CountReader)}
+    return replace(folded, steps=steps)
+
+
+def _reader(module: nn.Module, info: ProjectionInfo) -> CountReader | RealReader:
+    most = max(abs(info.lo), abs(info.hi))
+    weight: Tensor = module.weight  # type: ignore[assignment]
+    reach = most * weight[0].numel()
+    dyadic = isfinite(info.factor) and frexp(info.factor)[0] == 0.5
+    if info.reads == "count" and dyadic and 0 < reach <= 2 ** (SINGLE - 3):
+        return CountReader(module, info.factor, reach, info.lo < 0)
+    return RealReader()
+
+
+def _apply(module: Any, x: Tensor, weight: Tensor) -> Tensor:
+    """The projection's output without a bias."""
+    if isinstance(module, nn.Linear):
+        return F.linear(x, weight)
+    out: Tensor = module._conv_forward(x, weight, None)
+    return out
+
+
+class CountReader:
+    """Finds the steps of a projection that reads spikes or their counts."""
+
+    def __init__(self, module: nn.Module, unit: float, reach: float, signed: bool) -> None:
+        self.unit, self.reach, self.signed = unit, reach, signed
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        bias: Tensor | None = module.bias  # type: ignore[assignment]
+        self.weight = weight.detach().double()
+        self.bias = None if bias is None else bias.detach().double()
+        self.largest = self.weight.flatten(1).abs().amax(1)  # [C]
+        self.step = self._steps(self.largest * (reach / LEAST))
+        self._snap(module)
+
+    def see(self, module: nn.Module, args: Any) -> None:
+        """A forward pre-hook: coarser steps where this input needs them."""
+        needed = self._steps(self._sums(module, args[0]))
+        if bool((needed > self.step).any()):
+            self.step = torch.maximum(needed, self.step)
+            self._snap(module)
+
+    def _sums(self, module: nn.Module, x: Tensor) -> Tensor:
+        """The largest partial sum [C] of an output in any order, a little too large, in units of the input.
+
+        It is made of integers below 2^24, and hence exact itself.
+        """
+        fine = next_power(self.largest * self.reach) / 2 ** (SINGLE - 2)
+        rows = self.weight / fine.view(-1, *[1] * (self.weight.dim() - 1))
+        counts = (x.detach() / self.unit).abs()
+        sums = []
+        for side in (rows, -rows):
+            out = _apply(module, counts, side.clamp_min(0).ceil().to(x.dtype))
+            sums.append(out.movedim(channel_axis(module), 0).flatten(1).amax(1).double())
+        largest: Tensor = sums[0] + sums[1] if self.signed else torch.maximum(sums[0], sums[1])
+        found: Tensor = largest * fine
+        return found
+
+    def _steps(self, sums: Tensor) -> Tensor:
+        """Steps [C] at which sums of this size, and twice, are at most 2^24 of them."""
+        bias = torch.zeros_like(sums) if self.bias is None else self.bias.abs() / self.unit
+        steps: Tensor = next_power(ROOM * sums + bias) / 2**SINGLE
+        return steps
+
+    def _snap(self, module: nn.Module) -> None:
+        store_snapped(module, self.weight, self.bias, (self.step, self.unit))
+
+
+class RealReader:
+    """Computes a projection that reads real numbers, as a forward hook in float64, and rounds once."""
+
+    def __init__(self) -> None:
+        self.largest = 0.0  # of the inputs that were seen
+
+    def see(self, _m: nn.Module, args: Any) -> None:
+        self.largest = max(self.largest, float(args[0].detach().abs().amax()) if args[0].numel() else 0.0)
+
+    def __call__(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
+        if torch.is_grad_enabled() or not 0 < self.largest < inf:  # a rounded number has no gradient
+            return out
+        top = next_power(torch.tensor(BEYOND * self.largest, dtype=torch.float64)).to(out.device)
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        bias: Tensor | None = module.bias  # type: ignore[assignment]
+        rows = weight.double().flatten(1)
+        step = next_power(rows.abs().amax(1) * rows.shape[1]) / 2**WEIGHT_BITS
+        x_step = top / 2**INPUT_BITS
+        y = _apply(
+            module,
+            (args[0].double() / x_step).round() * x_step,
+            ((rows / step[:, None]).round() * step[:, None]).view_as(weight),
+        )
+        if bias is not None:
+            shape = [1] * y.dim()
+            shape[channel_axis(module)] = -1
+            y = y + bias.double().view(shape)
+        return y.to(out.dtype)
