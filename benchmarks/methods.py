@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,9 @@ def equal(roundings: tuple[str, ...] = ("gptq",)) -> dict[str, str]:
     return rows
 
 
-PARTS = {"methods": lambda: METHODS, "ablation": ablation, "equal": equal, "narrow": lambda: NARROW}
+PARTS: dict[str, Callable[[], dict[str, str]]] = {
+    "methods": lambda: METHODS, "ablation": ablation, "equal": equal, "narrow": lambda: NARROW,
+}  # fmt: skip
 
 
 def measure(

@@ -64,7 +64,7 @@ class Catalog:
 
     prepared: Prepared
     recipe: Recipe
-    _lattices: dict[int, Lattice] = field(default_factory=dict)
+    _lattices: dict[float, Lattice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.recipe = self.recipe.replace(max_drop=None, agreement=None)
