@@ -53,7 +53,8 @@ def end(process: subprocess.Popen[str]) -> None:
 
 def kill_and_check(folder: Path, seconds: float) -> bool:
     """Kill a writer after a while; whether it left something that was then removed."""
-    mine = [folder / name for name in ("mine", ".mine.tmp", ".0123.ptq4snn.tmp", "0123456789abcdef.ptq4snn.tmp")]
+    names_of_others = ("mine", ".mine.tmp", ".0123.ptq4snn.tmp", "0123456789abcdef.ptq4snn.tmp")
+    mine = [folder / name for name in names_of_others]
     for path in mine:
         path.write_text("the user's")
     process = writer(folder)
@@ -110,10 +111,8 @@ def test_what_only_looks_like_a_draft_stays(tmp_path: Path) -> None:
 def test_a_living_writer_s_drafts_stay(tmp_path: Path) -> None:
     draft = new_draft(tmp_path, 0o666)
     with draft_folder(tmp_path) as folder:
-        subprocess.run(
-            [sys.executable, "-c", f"from ptq4snn.files import write_whole; write_whole({str(tmp_path / 'x')!r}, 'x')"],
-            check=True,
-        )
+        code = "import sys; from ptq4snn.files import write_whole; write_whole(sys.argv[1], 'x')"
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / "x")], check=True)
         assert draft.path.exists() and folder.is_dir() and (tmp_path / "x").read_text() == "x"
     draft.discard()
     assert [p.name for p in tmp_path.iterdir()] == ["x"]

@@ -29,9 +29,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def holder(place: Path, kind: str) -> subprocess.Popen[str]:
-    made = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(place), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", HOLDER, str(place), kind]
+    made = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert made.stdout is not None and made.stdout.readline() == "held\n"
     return made
 
@@ -64,10 +63,12 @@ def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
 def test_links_lead_to_one_place(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with alone(tmp_path / "real", "real", folder=True):
-        with pytest.raises(OutputError, match=f"link is in use .*process {os.getpid()} "):
-            with alone(tmp_path / "link", "link", folder=True):
-                pass
+    with (
+        alone(tmp_path / "real", "real", folder=True),
+        pytest.raises(OutputError, match=rf"link is in use .*process {os.getpid()} "),
+        alone(tmp_path / "link", "link", folder=True),
+    ):
+        pass
 
 
 def test_an_error_inside_frees_the_place(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Drafts: files and folders that are not whole yet, under names that nobody else gives.
 
 Whoever makes a draft holds a lock on it until it is in its place, and a lock ends with its process. Whoever
-writes into the same folder later sweeps it: drafts that nobody holds are a dead process's and are removed, and
-so are its locks (`ptq4snn.locks`). Nothing of another name is ever touched.
+writes into the same folder later sweeps it: drafts that nobody holds are a dead process's and are removed,
+and so are its locks (`ptq4snn.locks`). Nothing of another name is ever touched.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _take(held: Path, what: str) -> int:
             os.close(number)
         if time.monotonic() > end:
             raise OutputError(
-                f"{what} is in use by another run{_owner(held)}: wait until it has ended, or name another place"
+                f"{what} is in use by another run{_owner(held)}: wait until it has ended, or name another"
             )
         time.sleep(PATIENCE / 20)
 
@@ -101,7 +101,7 @@ def _is_mine(number: int) -> bool:
 
 
 def _open(held: Path) -> int | None:
-    """The lock file, open; None where there is a living run's, of which only Windows knows before the lock."""
+    """The lock file, open; None where Windows knows, before any lock, that a living run has it open."""
     if HAS_LOCKS:
         return os.open(held, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, ANYBODY)
     try:  # a file that is open elsewhere cannot be removed there

@@ -99,7 +99,7 @@ def test_random_models_fit_their_estimate(tmp_path: Path) -> None:
         assert told.weights >= held and told.steps == model.program.steps
         exact = Limits(memory=max(told.memory, 2**22), additions=told.additions)
         load(tmp_path / "m.ptq", "numpy", limits=exact)(random_input(model, seed, 1))
-        with pytest.raises(BundleError, match="m.ptq: it asks for .* additions a step"):
+        with pytest.raises(BundleError, match=r"m.ptq: it asks for .* additions a step"):
             load(tmp_path / "m.ptq", limits=replace(exact, additions=told.additions - 1))
 
 
@@ -149,7 +149,7 @@ def test_numbers_that_become_lists_have_a_limit(tmp_path: Path) -> None:
     found.plan["plan"]["recipe"] = {"$array": "many"}
     arrays = {**found.integers, "many": IntegerArray(np.zeros(count, np.int8), 1)}
     write_bundle(tmp_path / "m.ptq", found.plan, arrays, found.floats)
-    with pytest.raises(BundleError, match="it refers to more than .* numbers"):
+    with pytest.raises(BundleError, match=r"it refers to more than .* numbers"):
         load(tmp_path / "m.ptq", limits=Limits(memory=4 * 2**20))
 
 

@@ -111,15 +111,15 @@ def read_bundle(path: str | os.PathLike[str], most: int | None = None) -> Bundle
 def _within(needed: int, most: int | None) -> None:
     if most is not None and needed > most:
         raise BundleError(
-            f"reading it takes {needed:,} bytes of memory, more than the {most:,} allowed; raise the limit if "
-            "you trust the file"
+            f"reading it takes {needed:,} bytes of memory, more than the {most:,} allowed; raise the limit "
+            "if you trust the file"
         )
 
 
 def _unpacked(entry: Any, tensor: _Tensor) -> int:
     """Bytes that a tensor takes while it is unpacked; `entry` is not checked yet."""
     bits = entry.get("bits") if isinstance(entry, dict) else None
-    if bits in range(1, 9):
+    if isinstance(bits, int) and 1 <= bits <= 8:
         return len(tensor.data) * 8 // bits * UNPACKING
     return 2 * len(tensor.data)
 

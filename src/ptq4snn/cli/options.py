@@ -145,7 +145,7 @@ def quantize_options(p: argparse.ArgumentParser) -> None:
 
 def inspect_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
-        "bundle", nargs="?", metavar="MODEL.ptq", help="what this bundle asks for, instead of a model's neurons"
+        "bundle", nargs="?", metavar="MODEL.ptq", help="what this bundle asks for, not a model's neurons"
     )
     model_options(p)
     limit_options(p)

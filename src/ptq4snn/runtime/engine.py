@@ -29,9 +29,7 @@ Array = NDArray[Any]
 Outputs = Array | tuple[Array, ...]
 
 
-def load(
-    path: str | Path, kernels: str = "auto", threads: int = 1, limits: Limits | None = None
-) -> Runtime:
+def load(path: str | Path, kernels: str = "auto", threads: int = 1, limits: Limits | None = None) -> Runtime:
     """The model of a bundle, ready to run.
 
     kernels: "auto" (native where they are built, else NumPy), "numpy", "native", or an instruction set of the
