@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import ptq4snn
 from ptq4snn import locks
-from ptq4snn.errors import OutputError
+from ptq4snn.errors import OutputError, UnsupportedModel
 from ptq4snn.locks import alone
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
@@ -76,4 +78,13 @@ def test_an_error_inside_frees_the_place(tmp_path: Path) -> None:
         raise KeyError
     with alone(tmp_path / "f", "f"):
         pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_quantizations_with_one_work(tmp_path: Path) -> None:
+    net, x = torch.nn.Linear(3, 2), torch.zeros(4, 3)
+    with alone(tmp_path / "work", "work", folder=True), pytest.raises(OutputError, match="of work is in use"):
+        ptq4snn.quantize(net, x, work=tmp_path / "work")
+    with pytest.raises(UnsupportedModel):  # it has no neurons: the folder was free
+        ptq4snn.quantize(net, x, work=tmp_path / "work")
     assert list(tmp_path.iterdir()) == []
