@@ -18,7 +18,7 @@ from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
 from ptq4snn.cli.main import main
 from ptq4snn.errors import BundleError
 from ptq4snn.network.index import Window, identity
-from ptq4snn.network.program import Output, Program, Project, Value
+from ptq4snn.network.program import Output, Program, Project, Quantize, Value
 from ptq4snn.runtime import Limits, Runtime, estimate, load
 from ptq4snn.runtime.demand import GIB, Demand, demand_of, most_alive
 from ptq4snn.runtime.loading import build
@@ -36,7 +36,7 @@ def large_kernel(size: int, again: int = 0) -> Parts:
     before = size // 2
     window = Window((size,) * 2, (size,) * 2, (1, 1), (before,) * 2, (size - 1 - before,) * 2, (1, 1))
     values = [Value(size * size, 2, False)] + [Value(size * size, 3, False)] * (again + 1)
-    quantize = replace(program.operations[0], index=identity(2 * size * size))
+    quantize = Quantize(0, (), "conv", identity(2 * size * size))
     projects = [Project(i + 1, (0,), "conv", window, 1) for i in range(again + 1)]
     weight = np.ones((3, 2, size, size), np.int8)
     index, shape = identity(3 * size * size), (size * size, 3)
@@ -95,7 +95,7 @@ def test_random_models_fit_their_estimate(tmp_path: Path) -> None:
         write_model(model, tmp_path / "m.ptq")
         told = estimate(tmp_path / "m.ptq")
         assert State.new(model, 1).nbytes <= told.state + 8
-        held = sum(v.size for v in model.projections.values() for v in (v.weight,))
+        held = sum(p.weight.size for p in model.projections.values())
         assert told.weights >= held and told.steps == model.program.steps
         exact = Limits(memory=max(told.memory, 2**22), additions=told.additions)
         load(tmp_path / "m.ptq", "numpy", limits=exact)(random_input(model, seed, 1))

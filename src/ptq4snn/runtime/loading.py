@@ -251,7 +251,8 @@ def model_of(program: Program, plan: Plan, integers: Mapping[str, WeightAndBias]
 
 
 def _model(program: Program, plan: Plan, numbers: Numbers, limits: Limits | None = None) -> Model:
-    model = build(program, dict(numbers.projections), dict(numbers.neurons), dict(numbers.mirrors), limits)
+    tables = dict(numbers.projections), dict(numbers.neurons), dict(numbers.mirrors)
+    model = build(program, *tables, limits=limits)
     with _whole("plan and program disagree"):
         check_agreement(plan, model)
     return model
@@ -262,6 +263,7 @@ def build(
     projections: dict[str, ProjectionNumbers],
     neurons: dict[str, NeuronNumbers],
     mirrors: dict[str, Mirror],
+    *,
     limits: Limits | None = None,
 ) -> Model:
     """Check a program with its numbers, refuse what is above the limits, and prove its bounds."""
