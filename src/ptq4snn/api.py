@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from ptq4snn.discovery.model_digest import weights_digest
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.errors import RecipeError, UnsupportedModel
 from ptq4snn.evaluation.metrics import evaluate
+from ptq4snn.files import short
 from ptq4snn.frontier.reach import Conditions, reach
+from ptq4snn.locks import alone
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.saving import load_model
 from ptq4snn.numerics.device import no_autocast
@@ -74,7 +77,7 @@ def quantize(
         batch_axis=1 on the frames of x[T, B, ...]. What comes back takes one step a call, like the net.
     progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
     work: a folder that keeps finished blocks of the weights' rounding, and finished candidates of a search
-        for a goal (recipe max_drop or agreement), from which a killed run goes on.
+        for a goal (recipe max_drop or agreement), from which a killed run goes on; one run at a time.
     The model given is not changed.
     """
     if isinstance(model, QuantizedModel):
@@ -88,7 +91,8 @@ def quantize(
         loop = repeated(steps, batch_axis)
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
-    with torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
+    own = nullcontext() if work is None else alone(work, f"the folder {short(work)} of work", folder=True)
+    with own, torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
         model = model if loop is None else looped(model, loop)
         if settings.has_goal:
             folder = None if work is None else Path(work)

@@ -1,18 +1,18 @@
 """Files that are written whole or not at all.
 
 The content goes into a file of a random name beside its place, made with O_EXCL, and is then moved: a full
-disk or a kill leaves what was there. Links are followed, so that the link stays; the mode stays, too.
+disk or a kill leaves what was there, and the next write into the folder removes what a killed process left
+(`ptq4snn.drafts`). Links are followed, so that the link stays; the mode stays, too.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
+from ptq4snn.drafts import Draft, new_draft, sweep
 from ptq4snn.errors import OutputError
 
 __all__ = ["Content", "check_target", "is_file", "short", "write_together", "write_whole"]
@@ -76,38 +76,27 @@ def write_whole(path: str | Path, content: Content, sync: bool = False) -> None:
 def write_together(contents: Mapping[Path, Content], sync: bool = False) -> None:
     """Write several files, and move them to their places, in this order, when all are written."""
     places = {path: check_target(path) for path in contents}
-    drafts: list[tuple[Path, Path]] = []
+    for folder in dict.fromkeys(place.parent for place in places.values()):
+        sweep(folder)
+    drafts: list[tuple[Draft, Path]] = []
     path = Path()
     try:
         for path, content in contents.items():
-            place = places[path]
-            draft = place.with_name(f".{secrets.token_hex(8)}.ptq4snn.tmp")
-            number = _create(draft, place)
-            drafts.append((draft, place))
-            with os.fdopen(number, "wb") as file:
-                file.writelines(_parts(content))
-                if sync:
-                    file.flush()
-                    os.fsync(number)
+            found = _status(places[path])
+            mode = 0o666 if found is None else stat.S_IMODE(found.st_mode) & RIGHTS
+            draft = new_draft(places[path].parent, mode)
+            drafts.append((draft, places[path]))
+            if found is not None:
+                draft.path.chmod(mode)  # the umask is for new files
+            draft.write(_parts(content), sync)
         for draft, place in drafts:
             path = place
-            draft.replace(place)
+            draft.move(place)
     except OSError as why:
         raise OSError(why.errno, why.strerror or str(why), str(path)) from why  # not the draft's name
     finally:
         for draft, _ in drafts:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-
-
-def _create(draft: Path, place: Path) -> int:
-    """A new file with the mode of what is at its place, open for writing."""
-    found = _status(place)
-    mode = 0o666 if found is None else stat.S_IMODE(found.st_mode) & RIGHTS
-    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
-    if found is not None:
-        draft.chmod(mode)  # the umask is for new files
-    return number
+            draft.discard()
 
 
 def _parts(content: Content) -> Iterable[bytes | bytearray]:

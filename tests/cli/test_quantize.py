@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from ptq4snn import locks
 from ptq4snn.errors import DataError, GoalNotReached
 from ptq4snn.progress import Lines
 from ptq4snn.recipe import Recipe
@@ -223,3 +224,12 @@ def test_a_model_without_a_program_is_told(api: Any, cli: Cli) -> None:
     api.not_lowered = "softmax in 'head' is not an integer operation"
     code, out, _ = cli("quantize")
     assert code == 0 and "cannot be run without torch: softmax in 'head'" in out
+
+
+def test_two_runs_on_one_out(api: Any, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    with locks.alone(tmp_path / "m.ptq", "m.ptq"):
+        code, out, err = cli("quantize", "--out", "m.ptq")
+    assert (code, out) == (2, "") and api.quantize == {}
+    assert "--out m.ptq is in use by another run (process " in one_sentence(err)
+    assert cli("quantize", "--out", "m.ptq")[0] == 0 and not list(tmp_path.glob(".*"))

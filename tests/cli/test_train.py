@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from ptq4snn import locks
 from ptq4snn.cli import main
 
 RECIPE = """
@@ -169,3 +170,13 @@ def test_a_model_name_is_forgiven_its_hyphens(place: Path, capsys: pytest.Captur
     np.savez("data.npz", x=np.zeros((48, 10, 2, 32, 32), np.float32), y=np.arange(48) % 10)
     assert main(["train", "Sdt-2_64-Nmnist", "--data", "data.npz", "--out", "run"]) == 2
     assert "too few for batches of 25 besides 50" in capsys.readouterr().err
+
+
+def test_two_runs_on_one_out(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    with locks.alone(place / "run", "run", folder=True):
+        assert main(["train", "small.toml", "--data", "data.npz", "--out", "run"]) == 2
+    err = capsys.readouterr().err
+    assert "--out run is in use by another run (process " in err and err.count("\n") == 1

@@ -34,6 +34,7 @@ FORMAT: Final = "ptq4snn"
 FORMAT_VERSION: Final = "3"
 MAX_HEADER_BYTES: Final = 2**24  # of plan and names together: JSON takes up to 28 times the memory
 MAX_DEPTH: Final = 100  # levels of the plan
+UNPACKING: Final = 5  # bytes at once for a number of 8 bits or fewer
 
 _KEYS: Final = ("arrays", "format", "plan", "sha256", "version")
 # Wide types come first in the file, so that every tensor is aligned; U8 holds the packed integers.
@@ -87,11 +88,15 @@ def write_bundle(
         write_whole(Path(path), parts, sync=True)
 
 
-def read_bundle(path: str | os.PathLike[str]) -> Bundle:
-    """Read a bundle; refuse, in one sentence, whatever differs from what `write_bundle` writes."""
+def read_bundle(path: str | os.PathLike[str], most: int | None = None) -> Bundle:
+    """Read a bundle; refuse, in one sentence, whatever differs from what `write_bundle` writes.
+
+    most: bytes of memory that the file and its arrays, while they are unpacked, may take.
+    """
     with _about(os.fspath(path)):
         if not Path(path).is_file():
             raise BundleError(f"this is not a file; {_OTHER}")
+        _within(Path(path).stat().st_size, most)
         with Path(path).open("rb") as file:
             metadata, content = _load(file)
         tensors = _tensors(content)
@@ -99,7 +104,24 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
             raise BundleError(f"the content was altered, for its sha256 does not match; {_COPY}")
         plan, arrays = _parse(metadata["plan"], "the plan"), _parse(metadata["arrays"], "the list of arrays")
         _check_plan(plan)
+        _within(len(content) + sum(_unpacked(arrays.get(name), t) for name, t in tensors.items()), most)
         return Bundle(plan, *_decode(arrays, tensors))
+
+
+def _within(needed: int, most: int | None) -> None:
+    if most is not None and needed > most:
+        raise BundleError(
+            f"reading it takes {needed:,} bytes of memory, more than the {most:,} allowed; raise the limit "
+            "if you trust the file"
+        )
+
+
+def _unpacked(entry: Any, tensor: _Tensor) -> int:
+    """Bytes that a tensor takes while it is unpacked; `entry` is not checked yet."""
+    bits = entry.get("bits") if isinstance(entry, dict) else None
+    if isinstance(bits, int) and 1 <= bits <= 8:
+        return len(tensor.data) * 8 // bits * UNPACKING
+    return 2 * len(tensor.data)
 
 
 def _load(file: IO[bytes]) -> tuple[dict[str, str], bytes]:

@@ -1,4 +1,4 @@
-"""`ptq4snn inspect`: every neuron as pair, stream or bare, and what feeds it."""
+"""`ptq4snn inspect`: every neuron as pair, stream or bare, and what feeds it; or what a bundle asks for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import json
 
 import ptq4snn
 from ptq4snn.cli.inputs import load_data, load_device, load_model, on_device
-from ptq4snn.errors import DataError
+from ptq4snn.cli.run import limits_of
+from ptq4snn.errors import BundleError, DataError
+from ptq4snn.runtime import estimate
 
 __all__ = ["run"]
 
@@ -15,6 +17,9 @@ SAMPLES = 2  # enough to tell the batch axis from the others
 
 
 def run(args: argparse.Namespace) -> None:
+    if args.bundle is not None:
+        inspect_bundle(args)
+        return
     device = load_device(args)
     model = load_model(args, weights_matter=False)
     batches = on_device(load_data(args, "calibration", batch_size=SAMPLES), device)
@@ -26,3 +31,14 @@ def run(args: argparse.Namespace) -> None:
         model = model.to(device)
     found = ptq4snn.inspect(model, sample, batch_axis=args.batch_axis)
     print(json.dumps(found.to_dict(), indent=2) if args.json else found.summary())
+
+
+def inspect_bundle(args: argparse.Namespace) -> None:
+    """Its demand, and then a refusal if it is above the limits."""
+    limits = limits_of(args)
+    found = estimate(args.bundle, limits)
+    print(json.dumps(found.to_dict(), indent=2) if args.json else found.summary(), flush=True)
+    try:
+        found.check(limits)
+    except BundleError as why:
+        raise BundleError(f"{args.bundle}: {why}") from why

@@ -37,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     for name, fill, summary in (
         ("quantize", quantize_options, "quantize a model, write the bundle and its report"),
-        ("inspect", inspect_options, "show every neuron and what feeds it"),
+        ("inspect", inspect_options, "show every neuron and what feeds it, or what a bundle asks for"),
         ("evaluate", evaluate_options, "measure the accuracy of a bundle"),
         ("run", run_options, "run a bundle on an array of samples, as integers and without torch"),
         ("bench", bench_options, "measure speed and memory of a bundle, and how near they are to the peak"),
@@ -144,7 +144,21 @@ def quantize_options(p: argparse.ArgumentParser) -> None:
 
 
 def inspect_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "bundle", nargs="?", metavar="MODEL.ptq", help="what this bundle asks for, not a model's neurons"
+    )
     model_options(p)
+    limit_options(p)
+
+
+def limit_options(p: argparse.ArgumentParser) -> None:
+    group = p.add_argument_group("limits: a bundle that asks for more is refused before it is loaded")
+    group.add_argument(
+        "--max-memory", type=at_least(1), metavar="MIB", help="to load it and run one sample (8192)"
+    )
+    group.add_argument(
+        "--max-additions", type=at_least(1), metavar="N", help="of one sample at one step (10^12)"
+    )
 
 
 def evaluate_options(p: argparse.ArgumentParser) -> None:
@@ -201,6 +215,7 @@ def run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--stream", action="store_true", help="one time step a call, states kept packed")
     p.add_argument("--state", metavar="FILE", help="go on from this state (with --stream)")
     p.add_argument("--save-state", metavar="FILE", help="write the state after the last step (with --stream)")
+    limit_options(p)
 
 
 def bench_options(p: argparse.ArgumentParser) -> None:

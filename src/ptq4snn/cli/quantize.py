@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import ptq4snn
 from ptq4snn.cli.inputs import load_data, load_device, load_loop, load_model
+from ptq4snn.drafts import draft_folder
 from ptq4snn.errors import PTQ4SNNError, RecipeError
 from ptq4snn.extras import is_there, needs
-from ptq4snn.files import check_target, write_together
+from ptq4snn.files import check_target, short, write_together
+from ptq4snn.locks import alone
 from ptq4snn.progress import Lines, Progress, Silent, for_terminal
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.terminal import show
@@ -28,6 +30,12 @@ REPORT, PAGE = ".report.json", ".report.html"
 def run(args: argparse.Namespace) -> None:
     recipe = read_recipe(args)
     out = target(args, recipe)  # first of all: a bad target must not cost a calibration
+    with nullcontext() if out is None else alone(out, f"--out {short(out)}"):
+        make(args, recipe, out)
+
+
+def make(args: argparse.Namespace, recipe: Recipe, out: Path | None) -> None:
+    """Quantize, save and say what was written."""
     device = load_device(args)
     model, samples = load_model(args), load_data(args, "calibration")
     q = ptq4snn.quantize(
@@ -102,8 +110,8 @@ def save(q: Any, out: Path) -> list[Path]:
     page = is_there("jinja2")
     if not page:
         warnings.warn(f"{out.name}{PAGE} is left out: {needs('a page', 'jinja2')}", stacklevel=2)
-    with tempfile.TemporaryDirectory(prefix=".ptq4snn-", dir=out.parent) as folder:
-        draft = Path(folder) / out.name
+    with draft_folder(out.parent) as folder:
+        draft = folder / out.name
         q.save(draft, page=page)
         pairs = [(Path(f"{draft}{end}"), Path(f"{out}{end}")) for end in ("", REPORT, PAGE)]
         pairs = [(source, place) for source, place in pairs if source.exists()]

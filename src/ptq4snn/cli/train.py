@@ -16,7 +16,8 @@ from ptq4snn.data.samples import Preprocessing, SampleBatches, Samples
 from ptq4snn.data.source import DATA, Split, has_splits, open_labelled
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.factory import find_factory, run_factory
-from ptq4snn.files import write_whole
+from ptq4snn.files import short, write_whole
+from ptq4snn.locks import alone
 from ptq4snn.models import zoo
 from ptq4snn.progress import for_terminal
 from ptq4snn.training.card import Origin, card, headline, save_weights
@@ -35,6 +36,15 @@ def run(args: argparse.Namespace) -> None:
     samples = open_split(args.data, recipe, "train")
     test, tested = test_samples(args, recipe)
     out = folder(args.out or f"runs/{Path(args.recipe).stem}")
+    with alone(out, f"--out {short(out)}", folder=True):
+        conduct(args, recipe, samples, (test, tested), out)
+
+
+def conduct(
+    args: argparse.Namespace, recipe: TrainingRecipe, samples: Samples, tests: tuple[Samples, str], out: Path
+) -> None:
+    """Train, measure and write weights with their card into `out`."""
+    test, tested = tests
     model, place = train(
         recipe,
         lambda T: make_model(recipe.model, T),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.network.program import Neuron, Program, TimeSum
 from ptq4snn.runtime.decode import Decoder, late_heads
+from ptq4snn.runtime.demand import Limits
 from ptq4snn.runtime.executor import Executor
 from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
@@ -28,13 +29,15 @@ Array = NDArray[Any]
 Outputs = Array | tuple[Array, ...]
 
 
-def load(path: str | Path, kernels: str = "auto", threads: int = 1) -> Runtime:
+def load(path: str | Path, kernels: str = "auto", threads: int = 1, limits: Limits | None = None) -> Runtime:
     """The model of a bundle, ready to run.
 
     kernels: "auto" (native where they are built, else NumPy), "numpy", "native", or an instruction set of the
     native ones, such as "scalar", "avx2" or "avx512". All give the same bits.
+    limits: what the bundle may ask for in memory and additions, refused above before any of it is taken; None
+    for those of `Limits()`.
     """
-    return Runtime(load_model_file(path), kernels, threads)
+    return Runtime(load_model_file(path, limits or Limits()), kernels, threads)
 
 
 class Runtime:

@@ -23,6 +23,7 @@ from ptq4snn.network.program import Program
 from ptq4snn.runtime.agreement import check_agreement
 from ptq4snn.runtime.bounds import prove
 from ptq4snn.runtime.check import check
+from ptq4snn.runtime.demand import Demand, Limits, demand_of
 from ptq4snn.runtime.numbers import mirror_numbers, neuron_numbers, projection_numbers
 from ptq4snn.runtime.operation_check import Numbers
 from ptq4snn.runtime.parameters import Mirror, Model, NeuronNumbers, ProjectionNumbers
@@ -34,6 +35,7 @@ __all__ = [
     "WeightAndBias",
     "build",
     "contents_of",
+    "estimate",
     "load_model_file",
     "model_of",
     "read_contents",
@@ -44,7 +46,9 @@ WRONG_FORM = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Va
 KEYS = {"plan", "signature", "program", "not_lowered"}
 MAYBE = {"source"}  # bundles that were written before have none
 MAX_REFERRED = 2**24  # numbers of all arrays that plan and program refer to: they become Python's
+NUMBER = 56  # bytes of one of them: in a list, in a tuple, and itself
 MAX_SENTENCE = 2**14
+DEFAULT = Limits()
 FLOATS = "floats/"
 
 
@@ -77,33 +81,64 @@ class Contents:
     model: Model | None
 
 
-def read_contents(path: str | Path) -> Contents:
-    """The contents of a bundle, or BundleError in one sentence."""
-    bundle = read_bundle(path)
+def read_contents(path: str | Path, limits: Limits = DEFAULT) -> Contents:
+    """The contents of a bundle, or BundleError in one sentence; so also above the limits."""
+    bundle = read_bundle(path, limits.memory)
+    with _about(path):
+        return contents_of(bundle, limits)
+
+
+def load_model_file(path: str | Path, limits: Limits = DEFAULT) -> Model:
+    """The model of a bundle, checked and bounded before anything of it runs."""
+    found = read_contents(path, limits)
+    if found.model is None:
+        raise _without_program(path, found.not_lowered)
+    return found.model
+
+
+def estimate(path: str | Path, limits: Limits = DEFAULT) -> Demand:
+    """What a bundle's model asks for, told before its tables are unfolded and its bounds proven. The limits
+    hold for reading the file only: `Demand.check` compares the rest."""
+    bundle = read_bundle(path, limits.memory)
+    with _about(path):
+        parts = _parts_of(bundle, limits)
+        if parts.program is None:
+            raise _without_program(path, str(bundle.plan.get("not_lowered", "")))
+        numbers = numbers_of(parts.plan, parts.integers)
+        check(parts.program, numbers.projections, numbers.neurons, numbers.mirrors)
+        return demand_of(parts.program, numbers)
+
+
+@contextmanager
+def _about(path: str | Path) -> Iterator[None]:
     try:
-        return contents_of(bundle)
+        yield
     except BundleError as why:
         raise BundleError(f"{path}: {why}") from why
 
 
-def load_model_file(path: str | Path) -> Model:
-    """The model of a bundle, checked and bounded before anything of it runs."""
-    found = read_contents(path)
-    if found.model is None:
-        why = " ".join(found.not_lowered.split())[:500] or "make the bundle again"
-        raise BundleError(f"{path}: it has no integer program, for the model could not be lowered: {why}")
-    return found.model
+def _without_program(path: str | Path, not_lowered: str) -> BundleError:
+    why = " ".join(not_lowered.split())[:500] or "make the bundle again"
+    return BundleError(f"{path}: it has no integer program, for the model could not be lowered: {why}")
 
 
-def contents_of(bundle: Bundle) -> Contents:
-    """The contents of a bundle that was read."""
+@dataclass(frozen=True)
+class _Parts:
+    """What a bundle is put together from; its form is right, its numbers are not checked."""
+
+    plan: Plan
+    program: Program | None
+    integers: dict[str, Stored]
+
+
+def _parts_of(bundle: Bundle, limits: Limits) -> _Parts:
     header = bundle.plan
     if "plan" not in header:
         raise BundleError("it holds no quantized model; give a bundle that ptq4snn quantize wrote")
     arrays: dict[str, Any] = {n: a.values for n, a in bundle.integers.items()} | dict(bundle.floats)
     with _whole("its header"):
         need(set(header) - MAYBE == KEYS, f"it has not exactly {', '.join(sorted(KEYS))}")
-        referred = _referred({key: header[key] for key in ("plan", "program")}, arrays)
+        referred = _referred({key: header[key] for key in ("plan", "program")}, arrays, limits)
     with _whole("its plan"):
         plan = Plan.from_dict(attach(header["plan"], arrays))
         check_plan(plan)
@@ -117,6 +152,13 @@ def contents_of(bundle: Bundle) -> Contents:
         need(not own & referred, "the plan refers to weights, biases or floats")
         odd = [n for n in arrays if n not in own and n not in referred]
         need(not odd, f"nothing refers to the array {odd[0][:200]!r}" if odd else "")
+    return _Parts(plan, program, integers)
+
+
+def contents_of(bundle: Bundle, limits: Limits = DEFAULT) -> Contents:
+    """The contents of a bundle that was read."""
+    parts, header = _parts_of(bundle, limits), bundle.plan
+    plan, program, integers = parts.plan, parts.program, parts.integers
     numbers = numbers_of(plan, integers)
     with _whole("its signature"):
         _signature(header["signature"], plan, integers)
@@ -124,7 +166,7 @@ def contents_of(bundle: Bundle) -> Contents:
         need(isinstance(text, str) and len(text) <= MAX_SENTENCE, "not_lowered is no sentence")
         source = header.get("source")
         need("source" not in header or _is_hash(source), "source is no SHA-256 in hexadecimal digits")
-    model = None if program is None else _model(program, plan, numbers)
+    model = None if program is None else _model(program, plan, numbers, limits)
     floats = {n.removeprefix(FLOATS): a for n, a in bundle.floats.items() if n.startswith(FLOATS)}
     return Contents(plan, header["signature"], integers, floats, header["not_lowered"], source, model)
 
@@ -145,11 +187,11 @@ def _whole(what: str) -> Iterator[None]:
         raise BundleError(f"{what} is incomplete ({reason}); make the bundle again") from why
 
 
-def _referred(header: Any, arrays: Mapping[str, Any]) -> set[str]:
+def _referred(header: Any, arrays: Mapping[str, Any], limits: Limits) -> set[str]:
     """Names of the arrays that plan and program refer to. Every array belongs to one place: a small file must
     not unfold into a large one."""
     seen: set[str] = set()
-    level, count = [header], 0
+    level, count, most = [header], 0, min(MAX_REFERRED, limits.memory // NUMBER)
     while level:
         item = level.pop()
         if isinstance(item, dict) and set(item) == {REFERENCE}:
@@ -158,7 +200,7 @@ def _referred(header: Any, arrays: Mapping[str, Any]) -> set[str]:
             need(name not in seen, f"it refers to the array {name[:200]!r} twice")
             seen.add(name)
             count += arrays[name].size
-            need(count <= MAX_REFERRED, f"it refers to more than {MAX_REFERRED} numbers")
+            need(count <= most, f"it refers to more than {most} numbers")
         elif isinstance(item, (dict, list)):
             level += item.values() if isinstance(item, dict) else item
     return seen
@@ -208,8 +250,9 @@ def model_of(program: Program, plan: Plan, integers: Mapping[str, WeightAndBias]
     return _model(program, plan, numbers_of(plan, integers))
 
 
-def _model(program: Program, plan: Plan, numbers: Numbers) -> Model:
-    model = build(program, dict(numbers.projections), dict(numbers.neurons), dict(numbers.mirrors))
+def _model(program: Program, plan: Plan, numbers: Numbers, limits: Limits | None = None) -> Model:
+    tables = dict(numbers.projections), dict(numbers.neurons), dict(numbers.mirrors)
+    model = build(program, *tables, limits=limits)
     with _whole("plan and program disagree"):
         check_agreement(plan, model)
     return model
@@ -220,7 +263,11 @@ def build(
     projections: dict[str, ProjectionNumbers],
     neurons: dict[str, NeuronNumbers],
     mirrors: dict[str, Mirror],
+    *,
+    limits: Limits | None = None,
 ) -> Model:
-    """Check a program with its numbers and prove its bounds."""
+    """Check a program with its numbers, refuse what is above the limits, and prove its bounds."""
     check(program, projections, neurons, mirrors)
+    if limits is not None:
+        demand_of(program, Numbers(projections, neurons, mirrors)).check(limits)
     return Model(program, projections, neurons, mirrors, prove(program, projections, neurons, mirrors))

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.network.index import window_taps
-from ptq4snn.network.program import MatMul, Neuron, Operation, Program, Project, Quantize
+from ptq4snn.network.program import MatMul, Neuron, Operation, Project, Quantize
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
+from ptq4snn.runtime.demand import most_alive
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.state import State
@@ -146,23 +147,8 @@ def float_bytes(model: Model, batch: int, steps: int) -> FloatBytes:
         for op in model.program.operations
         if isinstance(op, Neuron) and not op.once
     )
-    alive = _most_alive(model.program, steps) + state
+    alive = most_alive(model.program, steps) + state
     return FloatBytes(FLOAT * parameters, FLOAT * state, FLOAT * (parameters + batch * alive))
-
-
-def _most_alive(program: Program, steps: int) -> int:
-    """The largest number of elements of one sample that are needed at one time."""
-    last = {v: len(program.operations) for v in (o.value for o in program.outputs)}
-    for i, op in enumerate(program.operations):
-        last |= {v: max(i, last.get(v, 0)) for v in op.inputs}
-    alive: dict[int, int] = {}
-    most = 0
-    for i, op in enumerate(program.operations):
-        value = program.values[op.output]
-        alive[op.output] = value.positions * value.channels * (steps if value.time else 1)
-        most = max(most, sum(alive.values()))
-        alive = {v: size for v, size in alive.items() if last.get(v, i) > i}
-    return most
 
 
 def working_set(s: Statistics) -> int:

@@ -16,6 +16,7 @@ from ptq4snn.runtime.parameters import Integers, Model, ProjectionNumbers
 __all__ = ["border_map", "project_kernel", "tapped"]
 
 BLOCK = 2**19  # elements of a table of taps: it should stay in the cache
+MOST = 2**24  # of one sample's: a few positions after the other, beyond it
 
 
 def tapped(x: Array, taps: Integers) -> Array:
@@ -94,12 +95,15 @@ def _dense(x: Array, taps: Integers, matrix: Array) -> Array:
     samples = x.reshape(-1, *x.shape[2:])
     rows, (inside, cout) = taps.shape[0], matrix.shape
     y = np.empty((len(samples), rows, cout), dtype=matrix.dtype)
-    size = max(1, BLOCK // (rows * inside))
+    size, some = max(1, BLOCK // (rows * inside)), max(1, MOST // inside)
     for begin in range(0, len(samples), size):
         part = samples[begin : begin + size]
         padded = np.concatenate([part, np.zeros((len(part), 1, part.shape[2]), part.dtype)], axis=1)
-        columns = np.take(padded, taps.reshape(-1), axis=1, mode="wrap")  # -1 is the row of zeros
-        y[begin : begin + size] = (columns.reshape(-1, inside) @ matrix).reshape(-1, rows, cout)
+        for first in range(0, rows, some):
+            at = taps[first : first + some]
+            columns = np.take(padded, at.reshape(-1), axis=1, mode="wrap")  # -1 is the row of zeros
+            found = (columns.reshape(-1, inside) @ matrix).reshape(len(part), len(at), cout)
+            y[begin : begin + size, first : first + some] = found
     return y.reshape(*x.shape[:2], rows, cout)
 
 

@@ -7,12 +7,12 @@ which `bundle_of` writes it again, byte for byte.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ptq4snn.drafts import draft_folder
 from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.export.nir_form.uniform import make_uniform
 from ptq4snn.export.nir_form.walk import Walk, walk
@@ -33,11 +33,11 @@ BUNDLE = "q.bundle"
 
 def nir(source: str | Path, out: str | Path, *, dt: float = DT) -> None:
     """Write a bundle as a NIR file; `dt` is the length of a step, in seconds."""
-    check_target(Path(out))
+    place = check_target(Path(out))
     graph = nir_graph(source, dt)
-    with tempfile.TemporaryDirectory() as folder:
-        library.write(Path(folder) / "graph.nir", graph)
-        write_whole(Path(out), (Path(folder) / "graph.nir").read_bytes())
+    with draft_folder(place.parent) as folder:
+        library.write(folder / "graph.nir", graph)
+        write_whole(place, (folder / "graph.nir").read_bytes())
 
 
 def nir_graph(source: str | Path, dt: float = DT) -> Any:
@@ -72,13 +72,13 @@ def nodes_of(plan: Plan, model: Model, dt: float = DT) -> Walk:
 
 def bundle_of(source: str | Path, out: str | Path) -> None:
     """The bundle that a NIR file was written from, byte for byte."""
-    check_target(Path(out))
+    place = check_target(Path(out))
     try:
         graph = library.read(source, type_check=False)
         content = bytes(np.asarray(graph.metadata[BUNDLE], dtype=np.uint8))
     except Exception as why:  # a stranger's file may break h5py and nir in any way
         raise BundleError(f"{source} holds no bundle; write it with ptq4snn export --to nir") from why
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "bundle.ptq").write_bytes(content)
-        read_contents(Path(folder) / "bundle.ptq")  # a stranger's bytes are checked like any bundle
-    write_whole(Path(out), content)
+    with draft_folder(place.parent) as folder:
+        (folder / "bundle.ptq").write_bytes(content)
+        read_contents(folder / "bundle.ptq")  # a stranger's bytes are checked like any bundle
+    write_whole(place, content)

@@ -35,19 +35,39 @@ struct Readers {
   const Reader* of(int p) const { return all.data() + start[(size_t)p]; }
 };
 
-// The lowest tap of the class of every tap.
+// The lowest tap of what `tap` was joined with so far; the way there is halved for whoever comes next.
+int lowest(std::vector<int>& label, int tap) {
+  while (label[(size_t)tap] != tap) {
+    label[(size_t)tap] = label[(size_t)label[(size_t)tap]];
+    tap = label[(size_t)tap];
+  }
+  return tap;
+}
+
+// The lowest tap of the class of every tap: taps that read one position are of one class.
 std::vector<int> class_labels(const Readers& readers, int taps, int in_positions) {
   std::vector<int> label((size_t)taps);
   for (int i = 0; i < taps; ++i) label[(size_t)i] = i;
   for (int p = 0; p < in_positions; ++p)
     for (int i = 1; i < readers.count(p); ++i) {
-      const int a = label[(size_t)readers.of(p)[i - 1].tap], b = label[(size_t)readers.of(p)[i].tap];
-      const int low = a < b ? a : b, high = a < b ? b : a;
-      for (int& l : label)
-        if (low != high && l == high) l = low;
+      const int a = lowest(label, readers.of(p)[i - 1].tap), b = lowest(label, readers.of(p)[i].tap);
+      label[(size_t)(a < b ? b : a)] = a < b ? a : b;
     }
+  for (int i = 0; i < taps; ++i) label[(size_t)i] = label[(size_t)label[(size_t)i]];  // lower ones are done
   return label;
 }
+
+// Taps by their class, in their order: those of class c are order[start[c]] ... order[start[c + 1] - 1].
+struct Classes {
+  std::vector<int32_t> start, order;
+
+  explicit Classes(const std::vector<int>& label) : start(label.size() + 1, 0), order(label.size()) {
+    for (int l : label) ++start[(size_t)l + 1];
+    for (size_t c = 1; c < start.size(); ++c) start[c] += start[c - 1];
+    std::vector<int32_t> next(start);
+    for (size_t tap = 0; tap < label.size(); ++tap) order[(size_t)next[(size_t)label[tap]]++] = (int32_t)tap;
+  }
+};
 
 struct Draft {
   int32_t first, step, count, out_step, readers;
@@ -90,13 +110,13 @@ std::vector<int32_t> make_runs(const int32_t* table, int positions, int taps, in
   const Readers readers(table, positions, taps, in_positions);
   const std::vector<int> label = class_labels(readers, taps, in_positions);
   const auto drafts = draft_runs(readers, in_positions, label);
-  std::vector<int32_t> class_start(1, 0), order, run_start(1, 0), numbers;
-  std::vector<int> rank((size_t)taps);
+  const Classes classes(label);
+  const std::vector<int32_t>& order = classes.order;
+  std::vector<int32_t> class_start(1, 0), run_start(1, 0), numbers, rank((size_t)taps);
+  for (int i = 0; i < taps; ++i) rank[(size_t)order[(size_t)i]] = i;
   for (int c = 0; c < taps; ++c) {
     if (label[(size_t)c] != c) continue;
-    for (int tap = c; tap < taps; ++tap)
-      if (label[(size_t)tap] == c) rank[(size_t)tap] = (int)order.size(), order.push_back(tap);
-    class_start.push_back((int32_t)order.size());
+    class_start.push_back(classes.start[(size_t)c + 1]);
     for (const Draft& run : drafts[(size_t)c]) {
       numbers.insert(numbers.end(), {run.first, run.step, run.count, run.out_step, run.readers});
       for (int i = 0; i < run.readers; ++i)
@@ -106,8 +126,8 @@ std::vector<int32_t> make_runs(const int32_t* table, int positions, int taps, in
   }
   std::vector<int32_t> out(1, (int32_t)class_start.size() - 1);
   class_start.resize((size_t)taps + 1), run_start.resize((size_t)taps + 1);
-  for (const auto* part : {&class_start, &order, &run_start, &numbers})
-    out.insert(out.end(), part->begin(), part->end());
+  const std::vector<int32_t>* const parts[] = {&class_start, &order, &run_start, &numbers};
+  for (const auto* part : parts) out.insert(out.end(), part->begin(), part->end());
   return out;
 }
 
