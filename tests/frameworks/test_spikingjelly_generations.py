@@ -34,6 +34,8 @@ def test_generation(variable: str, tests: str) -> None:
         text=True,
         check=False,
     )
+    if run.returncode == 5:
+        pytest.skip(f"none of it is for this generation: {run.stdout.strip().splitlines()[-1]}")
     assert run.returncode == 0, run.stdout + run.stderr
     passed = re.search(r"(\d+) passed", run.stdout)
     assert passed is not None and int(passed[1]) > 0, run.stdout

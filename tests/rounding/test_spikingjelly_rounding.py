@@ -25,7 +25,13 @@ NETS = sj_models.all_nets()
 @pytest.mark.parametrize("name", sorted(NETS))
 def test_rounding(name: str, rounding: str) -> None:
     recipe = Recipe(
-        rounding=rounding, weights=3, coupling="none", allocation="uniform", holdout=16, iterations=5
+        rounding=rounding,
+        weights=3,
+        coupling="none",
+        allocation="uniform",
+        holdout=16,
+        iterations=5,
+        weight_scales="error",
     )
     prepared = prepare(NETS[name](), sj_models.inputs(64), recipe)
     q = run(prepared, recipe)

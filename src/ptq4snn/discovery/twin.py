@@ -77,8 +77,10 @@ def _apply(module: Any, x: Tensor, weight: Tensor) -> Tensor:
     """The projection's output without a bias."""
     if isinstance(module, nn.Linear):
         return F.linear(x, weight)
-    out: Tensor = module._conv_forward(x, weight, None)
-    return out
+    rank = weight.dim() - 2
+    lead = x.shape[: -1 - rank]  # [T, B], where the module flattens them itself
+    out: Tensor = module._conv_forward(x.reshape(-1, *x.shape[-1 - rank :]), weight, None)
+    return out.reshape(*lead, *out.shape[1:])
 
 
 class CountReader:

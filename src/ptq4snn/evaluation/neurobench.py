@@ -31,6 +31,7 @@ from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.network.plan import Plan
+from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.schema.report_types import NeuroBench, NeuroBenchCounts
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def fan_out(layer: nn.Module, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Of every input of one sample [*shape], channels first: by how many weights [C, ...] it is read, each
     counted by its value."""
     x = torch.zeros(1, *shape, dtype=torch.float64, device=weight.device, requires_grad=True)
-    with torch.enable_grad():
+    with torch.enable_grad(), safe_gradients():
         y = F.linear(x, weight) if isinstance(layer, nn.Linear) else _convolve(layer, x, weight)
         (found,) = torch.autograd.grad(y.sum(), x)
     return found[0]
