@@ -150,7 +150,7 @@ def written(page: Path, results: dict[str, Any]) -> str:
     """The page with the tables that the results give."""
     text = page.read_text("utf-8")
     long = {"methods": table, "ablation": transposed, "equal": side_by_side, "narrow": table}
-    for part, shown in ({"equal": scores} if page == README else long).items():
+    for part, shown in ({"equal": scores, "narrow": means} if page == README else long).items():
         found = results.get(part, {})
         begin, end = BEGIN.format(part), END.format(part)
         if not found or begin not in text:
@@ -173,10 +173,21 @@ def scores(results: dict[str, Any], labels: list[str]) -> str:
         rows = {row["method"]: row for row in r["rows"]}
         for bits in BUDGETS:
             wanted = ["float", "W4/M32", *(f"{method} W4/M{bits}" for method in EQUAL)]
-            if not any(label in rows for label in wanted[2:]):
-                continue  # not measured
+            if bits in NOT_AT and len(NOT_AT[bits]) > 1 or not any(label in rows for label in wanted[2:]):
+                continue  # hardly any coupling has it, or it was not measured
             cells = [spread(rows.get(label)) for label in wanted]
             lines.append("| " + " | ".join([f"`{name}`", f"{bits} bits", *cells]) + " |")
+    return "\n".join(lines)
+
+
+def means(results: dict[str, Any], labels: list[str]) -> str:
+    """A line a network, a column a method, mean scores and their spread."""
+    head = ["network", "seeds", "float", *labels]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name, r in results.items():
+        rows = {row["method"]: row for row in r["rows"]}
+        cells = [f"`{name}`", str(len(r["seeds"])), *(spread(rows.get(n)) for n in ("float", *labels))]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

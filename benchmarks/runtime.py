@@ -34,6 +34,7 @@ from ptq4snn.files import write_whole
 
 RESULTS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "runtime.md"
+README = Path(__file__).parents[1] / "README.md"
 RUNTIME = Path(runtime.__file__).parent
 BATCHES = (1, 16)
 ENVIRONMENT = {
@@ -132,7 +133,8 @@ def main() -> None:
         before: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
         results = {"date": today(), "machine": machine(), "parts": before.get("parts", {}) | found}
         write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    page.write(PAGE, json.loads(RESULTS.read_text("utf-8")))
+    for where in (PAGE, README):
+        page.write(where, json.loads(RESULTS.read_text("utf-8")))
 
 
 if __name__ == "__main__":

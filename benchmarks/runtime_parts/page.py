@@ -1,4 +1,4 @@
-"""Tables of docs/runtime.md, and what is printed while it is measured."""
+"""Tables of docs/runtime.md and README.md, and what is printed while it is measured."""
 
 from __future__ import annotations
 
@@ -13,11 +13,23 @@ FLOATS = ("spikingjelly", "eager", "compiled", "onnx float", "onnx int8", "simul
 MEMORY_LABELS = {"spikingjelly": "SpikingJelly eager", "eager": "torch eager", "compiled": "torch.compile"}
 
 
+BRIEF = {
+    "sew-resnet18, 5 %": "SEW-ResNet18",
+    "sew-resnet18, 15 %": "SEW-ResNet18",
+    "sdt-2-256, 17 %": "SDT-2-256",
+}
+
+
 def write(path: Path, results: dict[str, Any]) -> None:
-    """Replace what stands between the marks of each table."""
+    write_whole(path, written(path, results))
+
+
+def written(path: Path, results: dict[str, Any]) -> str:
+    """The page with what the results give between the marks of each table."""
     text = path.read_text("utf-8")
     parts = results["parts"]
     tables = {
+        "brief speed": brief(results),
         "speed": speed_table(of(parts, "speed")),
         "layers": layer_table(of(parts, "layers")),
         "scaling": scaling_table(of(parts, "scaling")),
@@ -27,7 +39,35 @@ def write(path: Path, results: dict[str, Any]) -> None:
         begin, end = BEGIN.format(name), END.format(name)
         if begin in text and table:
             text = text.split(begin)[0] + f"{begin}\n{table}\n{end}" + text.split(end)[1]
-    write_whole(path, text)
+    return text
+
+
+def brief(results: dict[str, Any]) -> str:
+    """README's: three cases at batch 1, and the memory of the first."""
+    parts = results["parts"]
+    found = {case: parts[f"speed/{case}/1"] for case in BRIEF if f"speed/{case}/1" in parts}
+    if len(found) < len(BRIEF):
+        return ""
+    rows = []
+    for case, r in found.items():
+        c = r["contenders"]
+        kernels = max((n for n in c if n.startswith("runtime")), key=lambda n: c[n]["speedup"])
+        floats = [c[n]["ms_per_image"] for n in ("eager", "compiled", "onnx float") if n in c]
+        times_of = [c["spikingjelly"]["ms_per_image"], min(floats), c["onnx int8"]["ms_per_image"]]
+        label = f"{BRIEF[case]}/CIFAR shape, {100 * r['rate']['quantized']:.0f} % firing"
+        ours = [f"**{c[kernels]['ms_per_image']:.2f} ms**", f"**{c[kernels]['speedup']:.1f}x**"]
+        rows.append([label, *(f"{t:.1f} ms" for t in times_of), *ours, over_strongest(r).strip("*")])
+    head = ["batch 1, one thread", "SpikingJelly eager", "strongest float", "onnxruntime int8", "runtime"]
+    shown = table([*head, "over SpikingJelly", "over the strongest float"], rows)
+    m = parts["memory/sew-resnet18, 15 %"]
+    p, s, run = m["parameters"], m["state"], m["process"]
+    return (
+        f"{shown}\n\n{results['machine']['processor']}, {kernels.partition(' ')[2] or kernels}, "
+        f"{results['date']}. At {m['batch']} samples a call the SEW-ResNet18 shape needs "
+        f"{size(run['runtime']['process'])} in all against {size(run['spikingjelly']['process'])}; its\n"
+        f"parameters shrink {p['float32'] / p['packed']:.1f}x, its states {s['float32'] / s['packed']:.1f}x "
+        f"({s['float32'] / s['packed, stem 4']:.1f}x with a 4-bit stem)."
+    )
 
 
 def of(parts: dict[str, Any], kind: str) -> list[dict[str, Any]]:

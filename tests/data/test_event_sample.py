@@ -18,7 +18,7 @@ from ptq4snn.errors import DataError
 from ptq4snn.models.zoo import MODELS
 
 ASSET = files("ptq4snn") / "assets" / event_sample.FILE
-RECORDINGS = Path("/work/shared/data/nmnist_small_events.npz")
+RECORDINGS = Path(__file__).parents[3] / "shared" / "data" / "nmnist_small_events.npz"
 
 
 def test_shapes_labels_and_equally_many_events_a_frame() -> None:

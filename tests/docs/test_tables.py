@@ -50,3 +50,14 @@ def test_what_allocations_are_chosen_by(benchmark: Any) -> None:
     criterion = benchmark("criterion")
     results = json.loads(criterion.RESULTS.read_text("utf-8"))
     assert criterion.written(results) == criterion.PAGE.read_text("utf-8")
+
+
+def test_speed_and_memory(benchmark: Any) -> None:
+    page = benchmark("runtime_parts.page")
+    results = json.loads((BENCHMARKS / "runtime.json").read_text("utf-8"))
+    for path, mark in (
+        (BENCHMARKS.parent / "docs" / "runtime.md", "speed"),
+        (BENCHMARKS.parent / "README.md", "brief speed"),
+    ):
+        text = path.read_text("utf-8")
+        assert f"<!-- {mark} -->" in text and page.written(path, results) == text
