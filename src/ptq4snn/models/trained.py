@@ -34,6 +34,19 @@ TRAINED: dict[str, Entry] = {
         CIFAR,
         checkpoint="sew-resnet10-48-cifar10.safetensors",
     ),
+    "sew-resnet10-48-cifar100": Entry(
+        SEWResNet,
+        {
+            "widths": (48, 96, 192),
+            "blocks": (1, 2, 1),
+            "strides": (2, 2, 2),
+            "stem": 32,
+            "num_classes": 100,
+        },
+        "cifar100",
+        CIFAR,
+        checkpoint="sew-resnet10-48-cifar100.safetensors",
+    ),
     "sdt-2-128-cifar10": Entry(
         SpikeDrivenTransformer,
         {"width": 128, "pooling": "0111"},
