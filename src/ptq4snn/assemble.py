@@ -137,6 +137,14 @@ class Assembly:
             edits=d.edits,
         )
 
+    def replanned(self, plan: Plan, name: str, bits: Mapping[str, Tensor]) -> Plan:
+        """`plan` with one neuron decided anew, and the membrane behind it if it is a synapse."""
+        neurons = dict(plan.neurons)
+        for other, lattice in self.lattice.neurons.items():
+            if name in (other, lattice.info.synapse):
+                neurons[other] = self._neuron(self._reached(lattice, neurons), bits[other])
+        return replace(plan, neurons=neurons)
+
     def _reached(self, n: NeuronLattice, made: Mapping[str, NeuronPlan]) -> NeuronLattice:
         """With the largest current that the synapse in front of a membrane can emit."""
         if n.info.synapse is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.extras import is_there
 
-__all__ = ["Lines", "Progress", "RichProgress", "Silent", "chosen", "for_terminal", "note"]
+__all__ = ["Lines", "Progress", "RichProgress", "Silent", "chosen", "for_terminal", "note", "stepping"]
 
 T = TypeVar("T")
 
@@ -41,6 +42,23 @@ def note(progress: Progress, text: str) -> None:
     shown = getattr(progress, "note", None)
     if shown is not None:
         shown(text)
+
+
+@contextmanager
+def stepping(progress: Progress, total: int, description: str) -> Iterator[Callable[[], None]]:
+    """A bar for work that is no loop: what comes out is called after each of its `total` parts."""
+    items = iter(progress.track(range(total), total, description))
+    next(items, None)
+
+    def advance() -> None:
+        next(items, None)
+
+    try:
+        yield advance
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            close()
 
 
 class RichProgress:

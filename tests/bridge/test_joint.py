@@ -67,7 +67,7 @@ def state_error(prepared: Prepared, assembly: Assembly, neuron: str, step: Tenso
     inner, outer = bin_edges()
     hist = st.histogram.double()
     energy = (hist * ((inner + outer) / 2).square()).sum(1) / hist.sum(1) * n.theta.square()
-    errors = [SquaredError().errors(st, n.theta, step[:, None], int(b))[c, 0] for c, b in enumerate(bits)]
+    errors = [SquaredError().error(st, n.theta, step[:, None], int(b))[c, 0] for c, b in enumerate(bits)]
     return torch.stack(errors) / energy
 
 

@@ -308,7 +308,7 @@ def test_joint_search_is_never_worse_than_the_separate_one(
             q = (w / s[:, None]).round().clamp(lo, hi) * s[:, None]  # noqa: B023
             e_w = (q - w).square().sum(1) / w.square().sum(1)  # noqa: B023
             s_c = neuron.scale / p.weight.scales * s  # noqa: B023
-            e_m = SquaredError().errors(st, neuron.theta, s_c[:, None] * ks, int(membrane)).amin(1)  # noqa: B023
+            e_m = SquaredError().error(st, neuron.theta, s_c[:, None] * ks, int(membrane)).amin(1)  # noqa: B023
             return e_w + lam * e_m / energy  # noqa: B023
 
         from ptq4snn.observation.channel_statistics import bin_edges

@@ -258,7 +258,7 @@ def test_squared_error_with_zero_points_is_brute_force() -> None:
 def test_scales_without_hope_lose_to_every_other_and_are_ordered() -> None:
     d, trace = three()
     scales = torch.tensor([[2.0**-12, 2.0**-8, 2.0**-3, 0.5, 5.0, 40.0]] * 3, dtype=torch.float64)
-    cost = Replay(d, trace).errors(ChannelStatistics.empty(3), d.theta[:, 0].double(), scales, 4)
+    cost = Replay(d, trace).errors(ChannelStatistics.empty(3), d.theta[:, 0].double(), scales, 4)[0]
     for row in cost.tolist():
         assert max(row[2:4]) < min(row[1], row[4])
         assert row[0] > row[1] and row[5] > row[4]
@@ -270,7 +270,7 @@ def test_the_worst_that_can_happen_is_better_than_no_hope() -> None:
     never = torch.zeros(5, 1, 4, dtype=torch.bool)
     trace = Trace(torch.full((5, 1, 4), 3.0), never, torch.zeros(1, 4, dtype=torch.int64))
     scales = torch.tensor([[0.5, 2.0001]], dtype=torch.float64)
-    possible, hopeless = Replay(d, trace).errors(ChannelStatistics.empty(1), torch.ones(1), scales, 4)[0]
+    possible, hopeless = Replay(d, trace).errors(ChannelStatistics.empty(1), torch.ones(1), scales, 4)[0, 0]
     assert float(possible) >= 3.5 * 5
     assert possible < hopeless
 

@@ -69,7 +69,7 @@ def test_histogram_error_is_near_the_direct_error(bits: int) -> None:
     v = torch.where(v >= 1, 0.0, v)  # hard reset
     theta = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
     scales = theta[:, None] * torch.exp2(torch.arange(-6.0, 3.0).double()) * 0.37
-    found = SquaredError().errors(statistics_of(v), theta, scales, bits)
+    found = SquaredError().error(statistics_of(v), theta, scales, bits)
     lo, hi = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     for c in range(3):
         real = v[c] * theta[c]
@@ -82,7 +82,7 @@ def test_histogram_error_is_near_the_direct_error(bits: int) -> None:
 
 
 def test_states_of_zero_cost_nothing() -> None:
-    found = SquaredError().errors(
+    found = SquaredError().error(
         statistics_of(torch.zeros(2, 50, dtype=torch.float64)),
         torch.ones(2).double(),
         torch.ones(2, 3).double(),

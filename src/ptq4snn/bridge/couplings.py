@@ -7,7 +7,7 @@ independent  own scale per channel         none        32 bits, nothing to choos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,16 +60,15 @@ class ExponentTable:
         """Least cost [C, K] over the zero points, and these."""
         if bits not in self.costs:
             zeros = zero_points(bits) if self.view.zero_points else (0,)
-            costs = torch.stack([self._errors(bits, zero) for zero in zeros])
-            best = costs.min(0)  # of equal costs the first: no shift
+            best = self._errors(bits, zeros).min(0)  # of equal costs the first: no shift
             self.costs[bits] = best.values, torch.tensor(zeros)[best.indices]
         return self.costs[bits]
 
-    def _errors(self, bits: int, zero: int) -> Tensor:
-        """Cost [C, K] of the bridged scales s_c * 2^k."""
+    def _errors(self, bits: int, zeros: Sequence[int]) -> Tensor:
+        """Cost [Z, C, K] of the bridged scales s_c * 2^k."""
         v = self.view
         powers = torch.exp2(torch.tensor(list(v.ks), dtype=torch.float64))
-        return self.objective.errors(v.statistics, v.theta, v.scale[:, None] * powers, bits, zero)
+        return self.objective.errors(v.statistics, v.theta, v.scale[:, None] * powers, bits, zeros)
 
     def by_width(self, bits: Tensor) -> tuple[Tensor, Tensor]:
         """Cost and zero point [C, K] with every channel at its own width."""
@@ -129,7 +128,7 @@ def independent(table: ExponentTable, bits: Tensor) -> StateScales:
     for b in bits.unique().tolist():
         full = (top / max(1, signed_range(b)[1])).clamp_min(2.0**-12 * view.theta / 2 ** (b - 1))
         candidates = full[:, None] * OBSERVED
-        cost = table.objective.errors(st, view.theta, candidates, b)
+        cost = table.objective.errors(st, view.theta, candidates, b)[0]
         best = candidates.gather(1, cost.argmin(1, keepdim=True))[:, 0]  # of equal costs the largest scale
         scales[bits == b] = best[bits == b]
     return StateScales(scales, None)

@@ -128,7 +128,7 @@ def state_errors(table: ExponentTable, steps: Tensor, bits: Tensor) -> Tensor:
     view = table.view
     out = torch.empty_like(steps)
     for b in bits.unique().tolist():
-        found = SquaredError().errors(view.statistics, view.theta, steps, b)
+        found = SquaredError().error(view.statistics, view.theta, steps, b)
         out[bits == b] = found[bits == b]
     return out / state_energy(table).clamp_min(TINY)[:, None]
 

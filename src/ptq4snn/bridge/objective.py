@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -19,10 +20,11 @@ class Objective(Protocol):
     """Judges candidate scales of a neuron's channels."""
 
     def errors(
-        self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int, zero: int = 0
-    ) -> Tensor:
-        """Cost [C, n] of the candidate scales [C, n] at `bits` bits; states are recorded in theta [C].
-        Levels are shifted by `zero`."""
+        self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int,
+        zeros: Sequence[int] = (0,),
+    ) -> Tensor:  # fmt: skip
+        """Cost [Z, C, n] of the candidate scales [C, n] at `bits` bits, with levels shifted by each of the Z
+        `zeros`; states are recorded in theta [C]."""
         ...
 
 
@@ -30,8 +32,15 @@ class SquaredError:
     """Mean squared error over the histogram of the post-reset state."""
 
     def errors(
+        self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int,
+        zeros: Sequence[int] = (0,),
+    ) -> Tensor:  # fmt: skip
+        return torch.stack([self.error(statistics, theta, scales, bits, zero) for zero in zeros])
+
+    def error(
         self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int, zero: int = 0
     ) -> Tensor:
+        """[C, n] for one zero point."""
         histogram = statistics.histogram
         used = histogram.sum(0).nonzero().flatten()
         used = used[used > 0]  # bin 0 is zero itself: no error

@@ -11,7 +11,9 @@ potential stays nearer to the float one's is better.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -21,11 +23,14 @@ from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.channel_statistics import ChannelStatistics
 from ptq4snn.observation.traces import Trace
 
-__all__ = ["Dynamics", "Replay", "raised", "replay_cost"]
+__all__ = ["Dynamics", "Reference", "Replay", "raised", "replay_cost"]
 
 COUNT_WEIGHT, RATE_WEIGHT = 0.5, 2.0
 COARSEST = 1  # a step is at most 2 theta
 NARROWEST = -2  # all levels together span at least theta / 4
+PREVIEW = 128  # trajectories that tell which candidates are worth all of them
+WORTH = 4  # times fewer than there are, at least
+FINALISTS = 6  # of a channel
 TIE = 0.01  # of a whole threshold of difference, so that it only decides between equals
 Levels = tuple[Tensor, ...]  # least and largest level, for all channels or [C, 1]
 
@@ -76,28 +81,51 @@ def offsets(places: Tensor, t: int) -> Tensor:
     return dither_phase(places, t).float() / PHASES
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What a float neuron does on a trace, whatever the step its state is stored in: potentials H and spikes,
+    [T, C, n] in float32."""
+
+    potentials: Tensor
+    fired: Tensor
+
+    @classmethod
+    def of(cls, neuron: Dynamics, trace: Trace) -> Reference:
+        potentials = torch.empty_like(trace.currents)
+        v = torch.zeros_like(trace.currents[0])
+        for t, (current, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
+            potentials[t] = charged(current, v, neuron.leak)
+            v = neuron.after(potentials[t], fired)
+        return cls(potentials, trace.spikes.float())
+
+    def some(self, every: int) -> Reference:
+        """Of every n-th trajectory."""
+        return Reference(*(x[..., ::every].contiguous() for x in (self.potentials, self.fired)))
+
+
 def replay_cost(
-    neuron: Dynamics, trace: Trace, step: Tensor, levels: Levels, trained: Tensor | None = None
-) -> Tensor:
+    neuron: Dynamics, trace: Trace, step: Tensor, levels: Levels, trained: Tensor | None = None,
+    reference: Reference | None = None,
+) -> Tensor:  # fmt: skip
     """Cost [C] of storing the state in steps of `step` [C], from the least to the largest of `levels`.
 
-    Potentials are compared in parts of the threshold `trained` [C, 1]; None: it is the neuron's.
+    Potentials are compared in parts of the threshold `trained` [C, 1]; None: it is the neuron's. `reference`
+    saves time where it is known.
     """
     step = step.float()[:, None]
     if neuron.behind is not None:
         return _synapse_cost(neuron, neuron.behind, trace, step, levels)
     theta = neuron.theta if trained is None else trained
-    v = exact = torch.zeros_like(trace.currents[0])
+    known = Reference.of(neuron, trace) if reference is None else reference
+    v = torch.zeros_like(trace.currents[0])
     flips, drift, apart = torch.zeros_like(v), torch.zeros_like(v), torch.zeros_like(v)
-    for t, (current, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
+    for t, current in enumerate(trace.currents):
         h = charged(current, v, neuron.leak)
         s = neuron.fires(h)
-        difference = s.float() - fired.float()
-        flips += difference.abs()
+        difference = s.float() - known.fired[t]
         drift += difference
-        reference = charged(current, exact, neuron.leak)
-        exact = neuron.after(reference, fired)
-        apart += ((h - reference) / theta).abs_().clamp_max_(1)
+        flips += difference.abs_()
+        apart += (h - known.potentials[t]).div_(theta).abs_().clamp_max_(1)
         offset = offsets(trace.places, t) if neuron.rounding == "dither" else None
         v = settle(neuron.after(h, s), step, levels, offset)
     each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
@@ -132,22 +160,75 @@ class Replay:
         self.neuron, self.trace = neuron, trace
 
     def errors(
-        self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int, zero: int = 0
-    ) -> Tensor:
-        """[C, n] of the candidate scales [C, n]."""
+        self, statistics: ChannelStatistics, theta: Tensor, scales: Tensor, bits: int,
+        zeros: Sequence[int] = (0,),
+    ) -> Tensor:  # fmt: skip
+        """[Z, C, n] of the candidate scales [C, n] with each of the Z zero points.
+
+        A share of the trajectories tells which candidates of a channel are worth all of them. The others
+        keep the cost that the share gave them, no less than those that were looked at closely.
+        """
         away = outside(scales / theta[:, None], bits)
+        cost = (self._hopeless() + away).expand(len(zeros), *away.shape).clone()
+        few = self._preview
+        open_to = away == 0  # [C, n]
+        for i in open_to.any(0).nonzero().flatten().tolist():
+            for z, zero in enumerate(zeros):
+                levels = self._levels(bits, torch.full((len(scales),), zero), scales[:, i])
+                found = replay_cost(self.neuron, few.trace, scales[:, i], levels, reference=few.reference)
+                cost[z, :, i] = torch.where(open_to[:, i], found, cost[z, :, i])
+        return cost if few is self._whole else self._closely(cost, scales, bits, zeros)
+
+    def _closely(self, cost: Tensor, scales: Tensor, bits: int, zeros: Sequence[int]) -> Tensor:
+        """`cost` [Z, C, n] with that of all trajectories for the FINALISTS of each channel."""
+        whole, rows = self._whole, cost.transpose(0, 1).flatten(1)  # [C, Z n]
+        best = rows.sort(dim=1, stable=True).indices[:, :FINALISTS]  # of equal costs the first
+        index = torch.arange(len(scales))
+        final = torch.empty(best.shape, dtype=cost.dtype)
+        for place, at in enumerate(best.unbind(1)):
+            step = scales[index, at % scales.shape[1]]
+            levels = self._levels(bits, torch.tensor(zeros)[at // scales.shape[1]], step)
+            found = replay_cost(self.neuron, whole.trace, step, levels, reference=whole.reference)
+            final[:, place] = torch.where(rows[index, at] < self._hopeless(), found, rows[index, at])
+        rows = torch.maximum(rows, final.amax(1, keepdim=True)).scatter(1, best, final)
+        return rows.reshape(len(scales), len(zeros), -1).transpose(0, 1)
+
+    def _levels(self, bits: int, zero: Tensor, step: Tensor) -> Levels:
+        """Least and largest level [C, 1] with the zero points [C], none below the floor."""
+        low, high = ((zero + level).float()[:, None] for level in signed_range(bits))
+        if self.neuron.floor is None:
+            return low, high
+        shift = raised(self.neuron.floor, step[:, None], low).float()
+        return low + shift, high + shift
+
+    def _hopeless(self) -> float:
+        """The largest cost."""
         worst = max(self.neuron.most, 1 if self.neuron.behind is None else self.neuron.behind.most)
-        hopeless = ((1 + COUNT_WEIGHT + RATE_WEIGHT) * worst + TIE) * len(
-            self.trace.currents
-        )  # the largest cost
-        out = hopeless + away
-        levels = tuple(torch.tensor(float(level + zero)) for level in signed_range(bits))
-        floor = self.neuron.floor
-        for i in (away == 0).any(0).nonzero().flatten().tolist():
-            shift = 0.0 if floor is None else raised(floor, scales[:, i, None], levels[0]).float()
-            cost = replay_cost(self.neuron, self.trace, scales[:, i], tuple(v + shift for v in levels))
-            out[:, i] = torch.where(away[:, i] == 0, cost, out[:, i])
-        return out
+        return ((1 + COUNT_WEIGHT + RATE_WEIGHT) * worst + TIE) * len(self.trace.currents)
+
+    @cached_property
+    def _whole(self) -> Sample:
+        return Sample(self.trace, Reference.of(self.neuron, self.trace))
+
+    @cached_property
+    def _preview(self) -> Sample:
+        """Some PREVIEW trajectories; all of them where that spares little."""
+        every = self.trace.currents.shape[2] // PREVIEW
+        return self._whole if every < WORTH else self._whole.some(every)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A trace with what the float neuron does on it."""
+
+    trace: Trace
+    reference: Reference
+
+    def some(self, every: int) -> Sample:
+        """Every n-th trajectory."""
+        t = self.trace
+        currents, spikes, places = (x[..., ::every].contiguous() for x in (t.currents, t.spikes, t.places))
+        return Sample(Trace(currents, spikes, places), self.reference.some(every))
 
 
 def raised(floor: Tensor, scales: Tensor, lowest: Tensor) -> Tensor:

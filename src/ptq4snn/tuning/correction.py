@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
-from ptq4snn.bridge.replay import replay_cost
+from ptq4snn.bridge.replay import Reference, replay_cost
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.observation.traces import Trace
@@ -75,7 +75,8 @@ def corrected_threshold(assembly: Assembly, plan: NeuronPlan, trace: Trace) -> T
     levels = plan_levels(plan)
     moved = [n.theta * (1 + side * m / 100) for m in MOVES for side in (-1, 1)]
     trained = assembly.dynamics(n).theta  # one measure for all, or a higher threshold alone would cost less
+    known = Reference.of(assembly.dynamics(n), trace)
     costs = torch.stack(
-        [replay_cost(assembly.dynamics(n, theta), trace, step, levels, trained) for theta in moved]
+        [replay_cost(assembly.dynamics(n, theta), trace, step, levels, trained, known) for theta in moved]
     )
     return torch.stack(moved).gather(0, costs.argmin(0, keepdim=True))[0]

@@ -9,9 +9,10 @@ from torch import Tensor
 from ptq4snn.assemble import Assembly
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
+from ptq4snn.observation.traces import Trace
 from ptq4snn.prepare import Prepared
 from ptq4snn.tuning.correction import corrected_threshold
-from ptq4snn.tuning.tuning_traces import quantized_trace
+from ptq4snn.tuning.one_pass import traces_in_order
 
 __all__ = ["tune_states"]
 
@@ -25,21 +26,30 @@ def tune_states(
     make up for what the weights lost, so they always see the currents of the quantized network.
     """
     scaled, moved = _scaled(assembly), _moved(assembly)
-    plan = assembly.plan(bits)
     names = [n for n in assembly.lattice.neurons if n in scaled or n in moved]
     if not names:
-        return plan
-    model.use(plan)
-    for name in prepared.progress.track(names, len(names), "tuning states"):
-        trace = quantized_trace(prepared, model, name)
+        return assembly.plan(bits)
+    plan = _beginning(assembly, scaled).plan(bits)
+
+    def tune(name: str, trace: Trace) -> None:
+        nonlocal plan
         if name in scaled:
             assembly.retrace(name, trace)
-            plan = assembly.plan(bits)
+            plan = assembly.replanned(plan, name, bits)
         if name in moved:
             assembly.thresholds[name] = corrected_threshold(assembly, plan.neurons[name], trace)
-            plan = assembly.plan(bits)
+            plan = assembly.replanned(plan, name, bits)
         model.use(plan)
+
+    model.use(plan)
+    traces_in_order(prepared, model, names, tune)
     return plan
+
+
+def _beginning(assembly: Assembly, scaled: set[str]) -> Assembly:
+    """What is put in front of the tuned states until their turn comes: scales by squared error, at once."""
+    others = {n: trace for n, trace in assembly.traces.items() if n not in scaled}
+    return Assembly(assembly.lattice, others, dict(assembly.thresholds))
 
 
 def _scaled(assembly: Assembly) -> set[str]:

@@ -12,7 +12,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.observation.traces import SAMPLES, Trace, Tracer, record_traces
 from ptq4snn.prepare import Prepared
 
-__all__ = ["float_traces", "quantized_trace", "trace_batches"]
+__all__ = ["float_traces", "quantized_trace", "quantized_tracer", "trace_batches", "with_float_spikes"]
 
 
 def trace_batches(prepared: Prepared) -> Sequence[Tensor]:
@@ -46,13 +46,22 @@ def float_traces(prepared: Prepared) -> dict[str, Trace]:
     return prepared.cache.traces
 
 
-def quantized_trace(prepared: Prepared, model: QuantizedModel, name: str) -> Trace:
-    """Currents that reach a neuron of the quantized model, with the spikes that the float network fires."""
+def quantized_tracer(prepared: Prepared, model: QuantizedModel, name: str) -> Tracer:
+    """A probe for the currents that reach a neuron of the quantized model."""
     info, core = prepared.folded.discovery.neurons[name], model.core(name)
 
     def current(x: Tensor) -> Tensor:
         return core.potential(core.incoming(x)) - core.plan.v_rest
 
-    tracer = Tracer(info.layout, current, info.steps, _samples(prepared))
-    found = record_traces(model, {name: core}, {name: tracer}, trace_batches(prepared))[name]
+    return Tracer(info.layout, current, info.steps, _samples(prepared))
+
+
+def quantized_trace(prepared: Prepared, model: QuantizedModel, name: str) -> Trace:
+    """Currents that reach a neuron of the quantized model, with the spikes that the float network fires."""
+    tracers = {name: quantized_tracer(prepared, model, name)}
+    found = record_traces(model, {name: model.core(name)}, tracers, trace_batches(prepared))[name]
+    return with_float_spikes(prepared, name, found)
+
+
+def with_float_spikes(prepared: Prepared, name: str, found: Trace) -> Trace:
     return replace(found, spikes=float_traces(prepared)[name].spikes)

@@ -1,0 +1,102 @@
+"""Neurons of the quantized network one after the other, each on the currents that the tuned ones before it
+send, in a single pass where the network lets them.
+
+A neuron that is called once, with the whole sequence, is halted at this call: it runs on what has reached it
+with a probe, is tuned, and runs again as it is then; the pass goes on. All samples go in one batch. A network
+that calls its neurons step by step has no such moment: there each neuron takes a pass of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptq4snn.frameworks import Shell
+from ptq4snn.modules.integer import IntegerCore
+from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.modules.readout import same_draws
+from ptq4snn.observation.traces import Trace
+from ptq4snn.prepare import Prepared, join
+from ptq4snn.progress import stepping
+from ptq4snn.tuning.tuning_traces import quantized_trace, quantized_tracer, trace_batches, with_float_spikes
+
+__all__ = ["traces_in_order"]
+
+Tune = Callable[[str, Trace], None]  # takes a neuron's trace and changes the model's plan
+
+
+class _StepByStep(Exception):
+    """A neuron was called with less than a sequence, or twice."""
+
+
+class _Enough(Exception):
+    """All neurons have had their turn."""
+
+
+def traces_in_order(
+    prepared: Prepared, model: QuantizedModel, names: Sequence[str], tune: Tune
+) -> None:
+    """Hand `tune` the trace of every neuron of `names`, in execution order; it sees what was tuned before."""
+    left = dict.fromkeys(names)
+    with stepping(prepared.progress, len(names), "tuning states") as advance:
+
+        def done(name: str, trace: Trace) -> None:
+            tune(name, trace)
+            del left[name]
+            advance()
+
+        batches = join(trace_batches(prepared), prepared.batch_axis)
+        if len(batches) == 1:
+            _in_one_pass(prepared, model, left, batches[0], done)
+        for name in list(left):
+            done(name, quantized_trace(prepared, model, name))
+
+
+def _in_one_pass(
+    prepared: Prepared, model: QuantizedModel, left: dict[str, None], x: Tensor, done: Tune
+) -> None:
+    """Those of `left` that can be tuned so, until one cannot."""
+    seen: set[str] = set()
+    handles = []
+    for name in left:
+        hook = partial(_halt, prepared, model, name, seen, left, done)
+        handles.append(model.model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True))
+    model.reset_state()
+    try:
+        with torch.no_grad(), same_draws():
+            model(x)
+    except (_StepByStep, _Enough):
+        return
+    finally:
+        for handle in handles:
+            handle.remove()
+        model.reset_state()
+
+
+def _halt(
+    prepared: Prepared, model: QuantizedModel, name: str, seen: set[str], left: dict[str, None], done: Tune,
+    shell: nn.Module, args: Any, kwargs: Any,
+) -> None:  # fmt: skip
+    """In front of a neuron's call: what reaches it, then the neuron tuned."""
+    if name in seen or next(iter(left)) != name:
+        raise _StepByStep
+    seen.add(name)
+    assert isinstance(shell, Shell) and isinstance(shell.core, IntegerCore)
+    core, clock = shell.core, (model.clock.steps, shell.core._seen)
+    tracer = quantized_tracer(prepared, model, name)
+    core.probe = tracer
+    try:
+        shell.forward(*args, **kwargs)
+    finally:
+        core.probe = None
+        shell.reset()
+        model.clock.steps, core._seen = clock
+    if len(tracer.rows) != 1 or len(tracer.rows[0]) < prepared.folded.discovery.neurons[name].steps:
+        raise _StepByStep
+    done(name, with_float_spikes(prepared, name, tracer.trace()))
+    if not left:
+        raise _Enough
