@@ -34,7 +34,7 @@ BLOCKSIZE = 128
 RAISES = 3  # times that the damping is raised tenfold before a layer is given up
 EXACT = 2**24  # integers up to here are exact in float32
 CHUNK = 2**24  # values of x that are laid out at once, or of rows that are rounded at once
-AT_LEAST, PER_INPUT = 2**16, 128  # columns x that a Hessian is taken of, where there are so many
+AT_LEAST, PER_INPUT = 2**14, 32  # columns x that a Hessian is taken of, where there are so many
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
 
 

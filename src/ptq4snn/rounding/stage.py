@@ -5,7 +5,7 @@ Units (single projections or blocks) are rounded in execution order, each behind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.discovery.blocks import WHOLE_ATTENTION, find_blocks
+from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.model_digest import graph_digest
 from ptq4snn.hashing import Hash, code_digest, digest
 from ptq4snn.recipe import Recipe
@@ -24,7 +25,10 @@ from ptq4snn.rounding.store import Rounded, Store
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
 
-__all__ = ["dead_columns", "round_weights"]
+__all__ = ["dead_columns", "round_weights", "stretches"]
+
+STRETCHES = 6  # of a network that GPTQ goes through
+HELD = 2**29  # bytes of second moments
 
 
 def round_weights(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Lattice:
@@ -65,6 +69,8 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
     units = find_blocks(prepared.folded.discovery.graph, attention=attention)
     if recipe.rounding == "adaround":
         units = [(name,) for unit in units for name in unit]
+    elif recipe.rounding == "gptq":
+        units = stretches(prepared.folded, units)
     round_unit = _rounder(network, recipe)
     done = Rounded()
     for unit in prepared.progress.track(units, len(units), f"rounding weights ({recipe.rounding})"):
@@ -77,6 +83,29 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
             done |= found
         network.settle(unit, done.integers, done.scales)
     return done
+
+
+def stretches(folded: Folded, units: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Consecutive units put together until a network has STRETCHES of about equal work: each costs a pass over
+    the samples that ends behind it, and so all of them cost the same number of passes at any depth. Second
+    moments of one stretch are held at a time, in at most HELD bytes where single units allow it."""
+    if len(units) <= STRETCHES:
+        return list(units)
+    projections = folded.discovery.projections
+    work = [sum(projections[n].macs for n in unit) for unit in units]
+    moments = [sum(8 * folded.weight(n)[0].numel() ** 2 for n in unit) for unit in units]
+    found: list[tuple[str, ...]] = []
+    done, held, quarter = 0, 0, -1
+    for unit, own, size in zip(units, work, moments, strict=True):
+        now = min(STRETCHES - 1, STRETCHES * (2 * done + own) // max(1, 2 * sum(work)))  # where its middle is
+        if now == quarter and held + size <= HELD:
+            found[-1] += unit
+            held += size
+        else:
+            found.append(unit)
+            held, quarter = size, now
+        done += own
+    return found
 
 
 def _rounder(network: Network, recipe: Recipe) -> Callable[[tuple[str, ...]], Rounded]:
