@@ -51,6 +51,7 @@ class Cache:
     result."""
 
     logits: list[Tensor] = field(default_factory=list)  # of the float model, on the samples that choose
+    reported: list[Tensor] = field(default_factory=list)  # the same, on those that report
     noise: tuple[float, float] | None = None  # KL and agreement of a jittered float model
     traces: dict[str, Trace] = field(default_factory=dict)  # of the float network
     sensitivities: dict[str, Sensitivity] = field(default_factory=dict)  # by reference recipe
@@ -100,6 +101,16 @@ class Prepared:
             batches = join(self.held_out, self.batch_axis)
             self.cache.logits = list(logits(self.folded.model, batches, self.readout))
         return self.cache.logits
+
+    def reported_logits(self) -> list[Tensor]:
+        """Logits of the float model on the samples that report, in batches as `join` makes them."""
+        if not self.reporting:
+            return self.float_logits()
+        batches = join(self.reported, self.batch_axis)
+        if not self.cache.reported:
+            self.cache.reported = list(logits(self.folded.model, batches, self.readout))
+        lengths = [x.shape[self.batch_axis] for x in batches]
+        return list(torch.cat(self.cache.reported).split(lengths))
 
     def divergence(self, model: nn.Module) -> tuple[float, float]:
         """Mean KL to the float model and share of equal decisions on the samples that choose."""

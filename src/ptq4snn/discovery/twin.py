@@ -9,6 +9,8 @@ same in any order where no partial sum is rounded:
 
     x and w as integers of 25 and 28 bits: float64 holds every partial sum      (those that read real numbers)
 
+    w = hi + lo, x whole numbers: float32 holds the partial sums of each        (those that read counts of events)
+
 The steps are powers of two, one for each output channel, found on a few samples with room for sums twice as
 large. What is left between projections is elementwise, and rounded alike everywhere.
 """
@@ -36,6 +38,7 @@ SINGLE = 24  # bits of the integers that float32 holds
 INPUT_BITS, WEIGHT_BITS = 25, 28  # their sum is what float64 holds
 ROOM = 2.0  # for sums that are larger than those seen
 LEAST = 128.0  # a part of K m max|w| that is expected at least: random signs and sparse spikes give less
+PIECE = 10  # bits of half a weight at least
 BEYOND = 8.0  # times larger real inputs than those seen may come
 
 
@@ -130,7 +133,8 @@ class CountReader:
 
 
 class RealReader:
-    """Computes a projection that reads real numbers, as a forward hook in float64, and rounds once."""
+    """Computes a projection that reads real numbers, as a forward hook: in float64, and rounds once; of whole
+    numbers in float32, exactly."""
 
     def __init__(self) -> None:
         self.largest = 0.0  # of the inputs that were seen
@@ -141,19 +145,51 @@ class RealReader:
     def __call__(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
         if torch.is_grad_enabled() or not 0 < self.largest < inf:  # a rounded number has no gradient
             return out
-        top = next_power(torch.tensor(BEYOND * self.largest, dtype=torch.float64)).to(out.device)
-        weight: Tensor = module.weight  # type: ignore[assignment]
+        y = self._of_whole_numbers(module, args[0])
+        y = self._in_doubles(module, args[0]) if y is None else y
         bias: Tensor | None = module.bias  # type: ignore[assignment]
-        rows = weight.double().flatten(1)
-        step = next_power(rows.abs().amax(1) * rows.shape[1]) / 2**WEIGHT_BITS
-        x_step = top / 2**INPUT_BITS
-        y = _apply(
-            module,
-            (args[0].double() / x_step).round() * x_step,
-            ((rows / step[:, None]).round() * step[:, None]).view_as(weight),
-        )
         if bias is not None:
             shape = [1] * y.dim()
             shape[channel_axis(module)] = -1
-            y = y + bias.double().view(shape)
+            y = y + bias.to(y).view(shape)
         return y.to(out.dtype)
+
+    def _in_doubles(self, module: nn.Module, x: Tensor) -> Tensor:
+        top = next_power(torch.tensor(BEYOND * self.largest, dtype=torch.float64)).to(x.device)
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        rows = weight.double().flatten(1)
+        step = next_power(rows.abs().amax(1) * rows.shape[1]) / 2**WEIGHT_BITS
+        x_step = top / 2**INPUT_BITS
+        return _apply(
+            module,
+            (x.double() / x_step).round() * x_step,
+            ((rows / step[:, None]).round() * step[:, None]).view_as(weight),
+        )
+
+    def _of_whole_numbers(self, module: nn.Module, x: Tensor) -> Tensor | None:
+        """Counts of events: the weight as two integers, each so short that float32 holds all sums; None where
+        x are no counts, or too large for it."""
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        rows = weight.double().flatten(1)
+        most = 2.0 ** frexp(ROOM * self.largest)[1]
+        bits = SINGLE - frexp(most * rows.shape[1])[1]
+        whole = x.dtype == torch.float32 and bits >= PIECE and bool((x == x.round()).all())
+        if not whole or float(x.abs().amax()) > most:
+            return None
+        x, sums = _channels_last(x, weight.dim()), []
+        step = next_power(rows.abs().amax(1)) / 2**bits
+        for _ in range(2):
+            integers = (rows / step[:, None]).round()
+            shape = [1] * x.dim()
+            shape[channel_axis(module)] = -1
+            sums.append(_apply(module, x, integers.view_as(weight).to(x)) * step.to(x).view(shape))
+            rows, step = rows - integers * step[:, None], step / 2 ** (bits + 1)
+        return (sums[0] + sums[1]).contiguous()
+
+
+def _channels_last(x: Tensor, rank: int) -> Tensor:
+    """Images [..., C, H, W] as convolutions of few channels are fastest with; the values are the same."""
+    if rank != 4 or x.dim() < rank:
+        return x
+    flat = x.reshape(-1, *x.shape[-3:]).contiguous(memory_format=torch.channels_last)
+    return flat if x.dim() == rank else flat.view(x.shape)

@@ -130,8 +130,8 @@ class Outputs:
 def _lockstep(prepared: Prepared, model: QuantizedModel, meters: dict[str, NeuronMeter]) -> Outputs:
     """Run both models over all samples that report."""
     axis, size = prepared.batch_axis, _part_size(prepared)
-    found = Outputs(axis)
-    for batch in prepared.reported:
+    found, seen = Outputs(axis), []
+    for batch in prepared.progress.track(prepared.reported, len(prepared.reported), "comparing with float"):
         for x in batch.split(size, axis):
             for meter in meters.values():
                 meter.start(x.shape[axis])
@@ -141,6 +141,8 @@ def _lockstep(prepared: Prepared, model: QuantizedModel, meters: dict[str, Neuro
                 with same_draws(), unfinished(network):
                     logits.append(prepared.readout(network(x)))
             found.add(x, *logits)
+            seen.append(logits[0])
+    prepared.cache.reported = seen
     return found
 
 

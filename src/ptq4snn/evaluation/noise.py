@@ -49,7 +49,7 @@ def noise_floor(prepared: Prepared) -> tuple[float, float]:
     """KL and agreement of the jittered float model with the float model on the samples that report."""
     if prepared.cache.noise is None:
         model, batches = prepared.folded.model, join(prepared.reported, prepared.batch_axis)
-        expected = list(logits(model, batches, prepared.readout))
+        expected = prepared.reported_logits()
         with jittered(prepared.folded):
             found = list(logits(model, batches, prepared.readout))
         prepared.cache.noise = mean_divergence(zip(expected, found, strict=True))
