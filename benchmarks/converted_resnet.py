@@ -32,7 +32,8 @@ from torch.nn import functional as F
 from ptq4snn.checkpoint import load_checkpoint
 from ptq4snn.data.cifar import CifarSamples
 from ptq4snn.data.samples import Preprocessing, SampleBatches
-from ptq4snn.experiments.compare import compare, today
+from ptq4snn.experiments.bench import today
+from ptq4snn.experiments.compare import compare
 from ptq4snn.files import write_whole
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.progress import for_terminal

@@ -29,7 +29,7 @@ from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.data.source import open_samples
-from ptq4snn.experiments.compare import today
+from ptq4snn.experiments.bench import today
 from ptq4snn.experiments.draws import draw
 from ptq4snn.files import write_whole
 from ptq4snn.freezing import build_model

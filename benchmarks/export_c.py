@@ -29,7 +29,7 @@ from export_c_parts.measuring import firing, image_text, levels, main_text, meas
 import ptq4snn
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
-from ptq4snn.experiments.compare import today
+from ptq4snn.experiments.bench import today
 from ptq4snn.export.c99.export import Choices, generate
 from ptq4snn.files import write_whole
 from ptq4snn.models.zoo import load_default

@@ -29,7 +29,7 @@ from torch import Tensor
 import ptq4snn
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
-from ptq4snn.experiments.compare import today
+from ptq4snn.experiments.bench import today
 from ptq4snn.export.onnx_form.export import onnx_model
 from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED

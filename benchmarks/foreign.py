@@ -27,7 +27,8 @@ from torch.utils.data import TensorDataset
 import ptq4snn
 from ptq4snn.data.samples import Preprocessing, SampleBatches
 from ptq4snn.data.source import open_samples
-from ptq4snn.experiments.compare import compare, today
+from ptq4snn.experiments.bench import today
+from ptq4snn.experiments.compare import compare
 from ptq4snn.files import write_whole
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.progress import for_terminal

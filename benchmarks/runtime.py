@@ -29,7 +29,7 @@ from runtime_parts.cases import MAIN, Case, Ready, ready, synthetic, trained
 from runtime_parts.machine import machine
 
 from ptq4snn import runtime
-from ptq4snn.experiments.compare import today
+from ptq4snn.experiments.bench import today
 from ptq4snn.files import write_whole
 
 RESULTS = Path(__file__).with_suffix(".json")

@@ -24,7 +24,7 @@ import torch
 import ptq4snn
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.data.source import open_samples
-from ptq4snn.experiments.compare import today
+from ptq4snn.experiments.bench import today
 from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
 from ptq4snn.progress import for_terminal

@@ -23,7 +23,7 @@ import ptq4snn
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
 from ptq4snn.data.source import Batching, open_data
-from ptq4snn.experiments.compare import today
+from ptq4snn.experiments.bench import today
 from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
 from ptq4snn.modules import running

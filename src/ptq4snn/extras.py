@@ -20,6 +20,7 @@ EXTRAS = {
     "nir": ("nir", "nir"),
     "onnx": ("onnx", "onnx"),
     "h5py": ("h5py", "nir"),
+    "ray": ("Ray", "ray"),
 }
 
 

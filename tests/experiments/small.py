@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ptq4snn.experiments.compare import Bench, Conditions
+from ptq4snn.experiments.bench import Bench, Conditions
 
 FEW: dict[str, Any] = {"calibration": 32, "holdout": 16, "sensitivity_batches": 1}
 

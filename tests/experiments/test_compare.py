@@ -17,7 +17,7 @@ from torch import nn
 
 import ptq4snn
 from ptq4snn.errors import DataError, PTQ4SNNError
-from ptq4snn.experiments import compare as module
+from ptq4snn.experiments import bench as module
 from ptq4snn.experiments.compare import compare
 from ptq4snn.experiments.comparison import Comparison
 from ptq4snn.experiments.comparison_tables import raw_csv, text_table

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from ptq4snn.allocation.budget import average_bits
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.experiments import compare as module
+from ptq4snn.experiments import bench as module
 from ptq4snn.experiments import paper_figures
+from ptq4snn.experiments.bench import Bench
 from ptq4snn.experiments.catalog import EXPERIMENTS, find
-from ptq4snn.experiments.compare import Bench
 from ptq4snn.experiments.methods import parse_methods
 from ptq4snn.experiments.outcome import Outcome, run_experiment
 from ptq4snn.experiments.paper import RunSetting

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
         if getattr(args, option) is not None:
             check_target(getattr(args, option), f"--{option}")
 
-    from ptq4snn.cli.inputs import load_data, load_device, load_whole_model
+    from ptq4snn.cli.inputs import load_cluster, load_data, load_device, load_whole_model
     from ptq4snn.experiments.compare import compare
     from ptq4snn.experiments.comparison_tables import latex, raw_csv, text_table
     from ptq4snn.progress import for_terminal
@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
         device=load_device(args),
         progress=for_terminal(),
         report=print_run,
+        cluster=load_cluster(args),
     )
     if args.csv is not None:
         write_whole(Path(args.csv), raw_csv(comparison))

@@ -24,8 +24,8 @@ def run(args: argparse.Namespace) -> None:
     if experiment.methods:  # a bad option must not cost a calibration
         parse_methods(experiment.methods, {**experiment.changes, **changes})
 
-    from ptq4snn.cli.inputs import load_data, load_device, load_whole_model, run_setting
-    from ptq4snn.experiments.compare import Bench, Conditions
+    from ptq4snn.cli.inputs import load_cluster, load_data, load_device, load_whole_model, run_setting
+    from ptq4snn.experiments.bench import Bench, Conditions
     from ptq4snn.experiments.outcome import identity, run_experiment
     from ptq4snn.files import write_whole
     from ptq4snn.progress import for_terminal
@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> None:
         Conditions(args.limit, args.batch_axis, load_device(args), for_terminal()),
     )
     ran = replace(run_setting(args), changed=" and ".join(sorted(changes)))
-    outcome = run_experiment(experiment, bench, ran, args.seeds, changes, print_run)
+    cluster = load_cluster(args)
+    outcome = run_experiment(experiment, bench, ran, args.seeds, changes, print_run, cluster)
     text = json.dumps(outcome.data, indent=2)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", args.model or "default")
     ran_as = identity(experiment, bench, args.seeds, changes, args.limit)[:8]

@@ -16,13 +16,16 @@ from ptq4snn.checkpoint import load_checkpoint
 from ptq4snn.data.source import DATA, EMBEDDED, Batching, Split, embedded_for, has_splits, open_data
 from ptq4snn.discovery.looping import Loop, looped, repeated
 from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.experiments.cluster import Cluster
 from ptq4snn.experiments.paper import RunSetting
+from ptq4snn.extras import require
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.interchange.nir_reading import from_nir
 from ptq4snn.models import zoo
 
 __all__ = [
     "find_entry",
+    "load_cluster",
     "load_data",
     "load_device",
     "load_loop",
@@ -83,6 +86,15 @@ def load_whole_model(args: argparse.Namespace) -> nn.Module:
     """The model as it runs whole sequences: inside the loop that --steps or --loop names, if one does."""
     model, loop = load_model(args), load_loop(args)
     return model if loop is None else looped(model, loop)
+
+
+def load_cluster(args: argparse.Namespace) -> Cluster | None:
+    """The Ray cluster that --ray names, which must be installed before anything is run for it."""
+    if args.ray is None:
+        return None
+    require("ray", "--ray")
+    on_gpu = args.device is not None and args.device.startswith("cuda")
+    return Cluster(args.ray, args.ray_cpus, gpus=1.0 if on_gpu else 0.0)
 
 
 def model_changes(args: argparse.Namespace) -> dict[str, int]:

@@ -342,7 +342,20 @@ def protocol_options(p: argparse.ArgumentParser, out: str, seeds: list[int]) -> 
     group.add_argument("--first-bits", type=int, metavar="BITS", help="of the first projection's weights (8)")
     group.add_argument("--last-bits", type=int, metavar="BITS", help="of the classifier's weights (8)")
     reading_options(p)
+    cluster_options(p)
     p.add_argument("--out", default=out, metavar="DIR", help=f"finished runs, which are reused ({out})")
+
+
+def cluster_options(p: argparse.ArgumentParser) -> None:
+    group = p.add_argument_group("cluster")
+    group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="runs are tasks of this Ray cluster: HOST:PORT, auto, or local for the cores of this machine",
+    )
+    group.add_argument(
+        "--ray-cpus", type=at_least(1), default=1, metavar="N", help="cores and threads of each run there (1)"
+    )
 
 
 def experiment_options(p: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ptq4snn.api import inspect
 from ptq4snn.evaluation.record_metrics import Gallery
-from ptq4snn.experiments.compare import Bench
+from ptq4snn.experiments.bench import Bench
 from ptq4snn.pipeline import run
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.figures import membrane_cost, segmentation
