@@ -28,6 +28,7 @@ from ptq4snn.numerics.device import no_autocast
 from ptq4snn.pipeline import prepare, run
 from ptq4snn.progress import Progress, chosen
 from ptq4snn.recipe import Recipe
+from ptq4snn.team import SOLO, Team
 
 __all__ = ["evaluate", "inspect", "load", "quantize"]
 
@@ -64,6 +65,7 @@ def quantize(
     work: str | Path | None = None,
     steps: int | None = None,
     loop: Loop | None = None,
+    team: Team = SOLO,
     **changes: Any,
 ) -> QuantizedModel:
     """Quantize the weights and membrane states of a trained spiking network.
@@ -78,6 +80,8 @@ def quantize(
     progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
     work: a folder that keeps finished blocks of the weights' rounding, and finished candidates of a search
         for a goal (recipe max_drop or agreement), from which a killed run goes on; one run at a time.
+    team: processes that share the work (ptq4snn.team), each of which gets the whole model, bit for bit the
+        same for any number of them; give all the same model, samples and recipe.
     The model given is not changed.
     """
     if isinstance(model, QuantizedModel):
@@ -91,14 +95,17 @@ def quantize(
         loop = repeated(steps, batch_axis)
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
-    own = nullcontext() if work is None else alone(work, f"the folder {short(work)} of work", folder=True)
+    locked = work is not None and team.leads
+    own = alone(work, f"the folder {short(work)} of work", folder=True) if locked else nullcontext()
     with own, torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
         model = model if loop is None else looped(model, loop)
         if settings.has_goal:
             folder = None if work is None else Path(work)
-            q = reach(model, samples, settings, Conditions(batch_axis, device, chosen(progress), folder))
+            q = reach(
+                model, samples, settings, Conditions(batch_axis, device, chosen(progress), folder, team)
+            )
         else:
-            prepared = prepare(model, samples, settings, batch_axis, device, chosen(progress))
+            prepared = prepare(model, samples, settings, batch_axis, device, chosen(progress), team)
             q = run(prepared.with_work(work), settings)
         q.one_step = loop is not None
     q.source = weights_digest(model)

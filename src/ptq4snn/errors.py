@@ -14,6 +14,7 @@ __all__ = [
     "PTQ4SNNError",
     "RecipeError",
     "SilentNetworkWarning",
+    "TeamError",
     "UnsupportedModel",
     "UnsupportedNeuron",
     "UnsupportedOperation",
@@ -22,6 +23,10 @@ __all__ = [
 
 class PTQ4SNNError(Exception):
     """Base of everything the user can cause and mend."""
+
+
+class TeamError(PTQ4SNNError):
+    """Processes that shared a run and lost each other."""
 
 
 class RecipeError(PTQ4SNNError):

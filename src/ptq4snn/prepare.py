@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from ptq4snn.observation.reliability import Sensitivity
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
+from ptq4snn.team import SOLO, Team
 
 if TYPE_CHECKING:
     from ptq4snn.rounding.store import Rounded
@@ -79,6 +81,7 @@ class Prepared:
     packed: Sequence[PackedBatch] = ()  # all samples that are not held out, if kept
     reporting: Sequence[Tensor] = ()  # held out as well, and seen by no choice; empty: too few samples
     work: Path | None = None
+    team: Team = SOLO  # processes that share the work
     cache: Cache = field(default_factory=Cache, repr=False, compare=False)
 
     def with_work(self, folder: str | Path | None) -> Prepared:
@@ -99,7 +102,7 @@ class Prepared:
         """Logits of the float model on the samples that choose."""
         if not self.cache.logits:
             batches = join(self.held_out, self.batch_axis)
-            self.cache.logits = list(logits(self.folded.model, batches, self.readout))
+            self.cache.logits = list(logits(self.folded.model, batches, self.readout, self.team))
         return self.cache.logits
 
     def reported_logits(self) -> list[Tensor]:
@@ -108,13 +111,13 @@ class Prepared:
             return self.float_logits()
         batches = join(self.reported, self.batch_axis)
         if not self.cache.reported:
-            self.cache.reported = list(logits(self.folded.model, batches, self.readout))
+            self.cache.reported = list(logits(self.folded.model, batches, self.readout, self.team))
         lengths = [x.shape[self.batch_axis] for x in batches]
         return list(torch.cat(self.cache.reported).split(lengths))
 
     def divergence(self, model: nn.Module) -> tuple[float, float]:
         """Mean KL to the float model and share of equal decisions on the samples that choose."""
-        found = logits(model, join(self.held_out, self.batch_axis), self.readout)
+        found = logits(model, join(self.held_out, self.batch_axis), self.readout, self.team)
         return mean_divergence(zip(self.float_logits(), found, strict=True))
 
     def samples_again(self, count: int | None = None) -> Iterator[Tensor]:
@@ -126,13 +129,21 @@ class Prepared:
             yield batch.unpack()
 
 
-def logits(model: nn.Module, batches: Iterable[Tensor], readout: Readout) -> Iterator[Tensor]:
+def logits(
+    model: nn.Module, batches: Iterable[Tensor], readout: Readout, team: Team = SOLO
+) -> Iterator[Tensor]:
+    """Of each batch, in order; each is run by one of the team."""
     run = fastest(model)
-    for x in batches:
+
+    def one(x: Tensor) -> Tensor:
         reset_neurons(model)
         with torch.no_grad(), same_draws(), unfinished(model):
-            found = readout(run(x))
-        yield found
+            return readout(run(x))
+
+    if team.size == 1:
+        yield from map(one, batches)
+    else:
+        yield from team.map(one, batches, "outputs")
     reset_neurons(model)
 
 
@@ -181,7 +192,7 @@ def refuse_single_step(model: nn.Module, discovery: Discovery) -> None:
 
 def prepare(
     model: nn.Module, samples: Any, recipe: Recipe, batch_axis: int = 0, device: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | None = None, team: Team = SOLO,
 ) -> Prepared:  # fmt: skip
     """Trace, fold and verify the model, and observe it in one float pass over the samples."""
     progress = progress or Silent()
@@ -216,7 +227,9 @@ def prepare(
     folded = exact_twin(folded, first.narrow(batch_axis, 0, min(SAMPLES, first.shape[batch_axis])))
     readout = find_readout(folded.model, few, batch_axis)
     stream = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
-    seen = observe(folded, stream, batch_axis)
+    with team.raised_in_all("statistics"):
+        seen = observe(folded, (x for _, x in team.deal(stream)), batch_axis)
+    seen = reduce(Observation.merge, team.all(seen, "statistics"))
     if seen.samples == 0:  # all samples are held out: observe those
         seen = observe(folded, calibration.held_out, batch_axis)
     _warn_if_silent(seen, folded)
@@ -224,7 +237,7 @@ def prepare(
     kept = tuple(calibration.kept) or held_out
     return Prepared(
         model, folded, seen, readout, batch_axis, held_out, kept, calibration.total, progress,
-        excluded, tuple(calibration.packed), tuple(calibration.reporting),
+        excluded, tuple(calibration.packed), tuple(calibration.reporting), team=team,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.extras import is_there
+from ptq4snn.team import number_here
 
 __all__ = ["Lines", "Progress", "RichProgress", "Silent", "chosen", "for_terminal", "note", "stepping"]
 
@@ -97,7 +98,8 @@ class RichProgress:
 
 def for_terminal() -> Progress:
     """A bar when a person is watching stderr, silence when it is piped or there is no rich to draw one."""
-    return RichProgress() if sys.stderr.isatty() and is_there("rich") else Silent()
+    watched = sys.stderr.isatty() and number_here() == 0  # of processes that share a run one shows bars
+    return RichProgress() if watched and is_there("rich") else Silent()
 
 
 def chosen(progress: Progress | bool | None) -> Progress:

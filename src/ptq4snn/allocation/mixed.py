@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from ptq4snn.network.plan import Plan
 from ptq4snn.observation.reliability import Reliability, Sensitivity
 from ptq4snn.observation.sensitivity import sensitivity
 from ptq4snn.prepare import Prepared
+from ptq4snn.progress import stepping
 from ptq4snn.recipe import Recipe
 from ptq4snn.words import WIDTHS
 
@@ -53,14 +55,21 @@ def _measured(prepared: Prepared, assembly: Assembly, reference: QuantizedModel)
     of them rank the channels alike or there are no more."""
     wanted, names = assembly.recipe.sensitivity_batches, budgeted(assembly)
     count = wanted if isinstance(wanted, int) else None
-    total, stop = len((prepared.packed or prepared.kept)[:count]), FIRST_BATCHES
-    found = Sensitivity()
-    for x in prepared.progress.track(prepared.samples_again(count), total, "measuring sensitivity"):
-        found.add(sensitivity(prepared.folded, reference, x, prepared.readout))
-        if wanted == "auto" and found.batches == stop:
+    total = len((prepared.packed or prepared.kept)[:count])
+    stop = min(FIRST_BATCHES, total) if wanted == "auto" else total
+    found, samples = Sensitivity(), prepared.samples_again(count)
+    with stepping(prepared.progress, total, "measuring sensitivity") as advance:
+
+        def measured(x: Tensor) -> dict[str, Tensor]:
+            advance()
+            return sensitivity(prepared.folded, reference, x, prepared.readout)
+
+        while found.batches < total:
+            for g in prepared.team.map(measured, islice(samples, stop - found.batches), "sensitivities"):
+                found.add(g)
             if (found.reliability(names).overall or 0.0) >= RELIABLE:
                 break
-            stop *= 2
+            stop = min(2 * stop, total)
     return found
 
 

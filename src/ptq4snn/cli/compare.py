@@ -12,6 +12,7 @@ from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.schema.comparison_types import RunResult
+from ptq4snn.team import from_environment, number_here
 
 __all__ = ["changed_fields", "name_model", "print_run", "run"]
 
@@ -33,21 +34,25 @@ def run(args: argparse.Namespace) -> None:
     from ptq4snn.experiments.comparison_tables import latex, raw_csv, text_table
     from ptq4snn.progress import for_terminal
 
-    comparison = compare(
-        load_whole_model(args),
-        load_data(args, "calibration"),
-        load_data(args, "test", args.batch_size, args.workers, args.limit),
-        methods,
-        args.seeds,
-        folder=args.out,
-        baseline=args.baseline,
-        limit=args.limit,
-        batch_axis=args.batch_axis,
-        device=load_device(args),
-        progress=for_terminal(),
-        report=print_run,
-        cluster=load_cluster(args),
-    )
+    with from_environment(args.device) as team:
+        comparison = compare(
+            load_whole_model(args),
+            load_data(args, "calibration"),
+            load_data(args, "test", args.batch_size, args.workers, args.limit),
+            methods,
+            args.seeds,
+            folder=args.out,
+            baseline=args.baseline,
+            limit=args.limit,
+            batch_axis=args.batch_axis,
+            device=load_device(args),
+            progress=for_terminal(),
+            report=print_run,
+            cluster=load_cluster(args),
+            team=team,
+        )
+    if not team.leads:
+        return
     if args.csv is not None:
         write_whole(Path(args.csv), raw_csv(comparison))
     if args.latex is not None:
@@ -56,6 +61,8 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(comparison.to_dict(), indent=2))
     else:
         print("\n".join(text_table(comparison)))
+        if team.size > 1:
+            print(f"{team.size} processes shared the work")
 
 
 def changed_fields(args: argparse.Namespace) -> dict[str, Any]:
@@ -74,7 +81,9 @@ def name_model(args: argparse.Namespace) -> None:
 
 
 def print_run(method: Method, seed: int | None, result: RunResult, stored: bool) -> None:
-    """One line on stderr for each run as it is known."""
+    """One line on stderr for each run as it is known, by the first of the processes that share it."""
+    if number_here():
+        return
     seconds = result["seconds"]["quantize"] + result["seconds"]["evaluate"]
     end = "stored" if stored else f"{seconds:.0f} s"
     draw = "" if seed is None else f" seed {seed}"

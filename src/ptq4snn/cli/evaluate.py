@@ -27,11 +27,17 @@ from ptq4snn.progress import for_terminal
 from ptq4snn.runtime import Runtime
 from ptq4snn.runtime.loading import read_contents
 from ptq4snn.schema.score_types import Limited, Result
+from ptq4snn.team import Team, from_environment
 
 __all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> None:
+    with from_environment(args.device) as team:
+        evaluate(args, team)
+
+
+def evaluate(args: argparse.Namespace, team: Team) -> None:
     if args.bundle is None and not args.float_too:
         raise PTQ4SNNError("there is nothing to evaluate: name a bundle, or give --float")
     if args.bundle is not None and not Path(args.bundle).is_file():
@@ -62,12 +68,13 @@ def run(args: argparse.Namespace) -> None:
             batch_axis=args.batch_axis,
             progress=for_terminal(),
             limit=args.limit,
+            team=team,
         )
         limited: Limited = {**found, "limit": args.limit}
         results[name] = found if args.limit is None else limited
         if not args.json:
             print(f"{name}: {sentence(results[name], args.limit)}")
-        if args.bundle is not None and results[name]["task"] == "segmentation":
+        if args.bundle is not None and team.leads and results[name]["task"] == "segmentation":
             gallery.look(name, candidate, chosen(batches, args))
 
     if args.float_too:
@@ -76,7 +83,9 @@ def run(args: argparse.Namespace) -> None:
         measure(str(args.bundle), quantized)
     if args.json:
         print(json.dumps(results, indent=2))
-    if args.bundle is not None:
+    if team.size > 1 and not args.json:
+        print(f"{team.size} processes shared the work")
+    if args.bundle is not None and team.leads:
         keep(args, results, gallery)
 
 

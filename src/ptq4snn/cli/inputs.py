@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from ptq4snn.extras import require
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.interchange.nir_reading import from_nir
 from ptq4snn.models import zoo
+from ptq4snn.team import number_here
 
 __all__ = [
     "find_entry",
@@ -93,6 +95,10 @@ def load_cluster(args: argparse.Namespace) -> Cluster | None:
     if args.ray is None:
         return None
     require("ray", "--ray")
+    if number_here() or "WORLD_SIZE" in os.environ:
+        raise PTQ4SNNError(
+            "--ray and torchrun were both used: runs are shared by one of them, leave one away"
+        )
     on_gpu = args.device is not None and args.device.startswith("cuda")
     return Cluster(args.ray, args.ray_cpus, gpus=1.0 if on_gpu else 0.0)
 

@@ -6,12 +6,13 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from ptq4snn.cli.options import build_parser
-from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.errors import PTQ4SNNError, TeamError
 from ptq4snn.files import short
+from ptq4snn.team import number_here
 
 __all__ = ["main"]
 
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     args = build_parser().parse_args(argv)
     try:
-        with short_warnings():
+        with short_warnings(), one_voice():
             code: int | None = args.run(args)
             sys.stdout.flush()
         return code or 0
@@ -42,8 +43,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def print_error(message: str) -> int:
-    print(f"ptq4snn: error: {' '.join(message.split())}", file=sys.stderr)
+    who = f"process {number_here()}: " if number_here() else ""
+    print(f"ptq4snn: error: {who}{' '.join(message.split())}", file=sys.stderr)
     return USER_ERROR
+
+
+@contextmanager
+def one_voice() -> Iterator[None]:
+    """Of the processes that share a run the first one speaks; the others say only why they alone end."""
+    if number_here() == 0:
+        yield
+        return
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):  # noqa: PTH123
+        try:
+            yield
+        except TeamError:
+            raise
+        except PTQ4SNNError as why:  # the first says the same
+            raise SystemExit(USER_ERROR) from why
 
 
 @contextmanager
@@ -51,6 +68,8 @@ def short_warnings() -> Iterator[None]:
     """One line per warning, without file and source line."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if number_here():
+            return
         print(f"ptq4snn: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
     with warnings.catch_warnings():

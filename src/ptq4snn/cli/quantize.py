@@ -20,6 +20,7 @@ from ptq4snn.locks import alone
 from ptq4snn.progress import Lines, Progress, Silent, for_terminal
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.terminal import show
+from ptq4snn.team import Team, from_environment
 
 __all__ = ["run"]
 
@@ -30,11 +31,13 @@ REPORT, PAGE = ".report.json", ".report.html"
 def run(args: argparse.Namespace) -> None:
     recipe = read_recipe(args)
     out = target(args, recipe)  # first of all: a bad target must not cost a calibration
-    with nullcontext() if out is None else alone(out, f"--out {short(out)}"):
-        make(args, recipe, out)
+    with from_environment(args.device) as team:
+        alone_here = out is not None and team.leads
+        with alone(out, f"--out {short(out)}") if alone_here else nullcontext():
+            make(args, recipe, out, team)
 
 
-def make(args: argparse.Namespace, recipe: Recipe, out: Path | None) -> None:
+def make(args: argparse.Namespace, recipe: Recipe, out: Path | None, team: Team) -> None:
     """Quantize, save and say what was written."""
     device = load_device(args)
     model, samples = load_model(args), load_data(args, "calibration")
@@ -47,7 +50,10 @@ def make(args: argparse.Namespace, recipe: Recipe, out: Path | None) -> None:
         progress=steps_shown() if recipe.has_goal else for_terminal(),
         work=args.work,
         loop=load_loop(args),
+        team=team,
     )
+    if not team.leads:
+        return
     written = [] if out is None else save(q, out)
     if args.json:
         print(json.dumps(q.report, indent=2))
@@ -56,6 +62,8 @@ def make(args: argparse.Namespace, recipe: Recipe, out: Path | None) -> None:
         show(q.report)
     else:
         print(q.summary())
+    if team.size > 1:
+        print(f"{team.size} processes shared the work")
     for file in written:
         print(f"wrote {file} ({file.stat().st_size:,} bytes)")
     if out is not None and q.not_lowered:

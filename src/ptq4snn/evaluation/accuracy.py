@@ -39,6 +39,12 @@ class Accuracy:
         self.first += int((logits.argmax(1) == y).sum())  # of equal logits the first, as users count
         self.among += int(best.sum())
 
+    def merge(self, other: Accuracy) -> None:
+        """With what another process has counted."""
+        self.labelled += other.labelled
+        self.first += other.first
+        self.among += other.among
+
     def result(self) -> Scores:
         """In %; None where no sample had a label."""
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -16,15 +16,17 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.input_types import input_type
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.evaluation.accuracy import Accuracy
+from ptq4snn.evaluation.own_batches import own_batches
 from ptq4snn.evaluation.segmentation_score import Segmentation
-from ptq4snn.evaluation.throughput import Stopwatch
+from ptq4snn.evaluation.throughput import Stopwatch, together
 from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.modules.readout import Readout, find_readout
 from ptq4snn.modules.running import fastest, whole_sequences
 from ptq4snn.network.program import Program
 from ptq4snn.progress import Progress, chosen
-from ptq4snn.schema.score_types import Result, Task
+from ptq4snn.schema.score_types import Result, Task, Throughput
+from ptq4snn.team import SOLO, Team
 
 __all__ = ["evaluate"]
 
@@ -41,6 +43,7 @@ class Scoring:
     task: Task | None
     limit: int | None
     watch: Watch | None
+    team: Team = SOLO
 
 
 def evaluate(
@@ -51,6 +54,7 @@ def evaluate(
     task: Task | None = None,
     limit: int | None = None,
     watch: Watch | None = None,
+    team: Team = SOLO,
 ) -> Result:
     """How well the model does on batches (x, y): scores in %, number of samples, samples per second.
 
@@ -60,7 +64,9 @@ def evaluate(
     task: "classification" or "segmentation"; without it the labels tell.
     limit: only the first samples, at most so many.
     progress: None shows a bar if stderr is a terminal, False nothing; or an object of your own.
-    watch: called with the logits [B, classes, ...] and the labels of every labelled batch.
+    watch: called with the logits [B, classes, ...] and the labels of every labelled batch (by a team not for
+        label maps).
+    team: processes that share the batches (ptq4snn.team); each of them gets the whole result.
     """
     if task not in (None, "classification", "segmentation"):
         raise PTQ4SNNError(f"there is no task {task!r}: give classification or segmentation")
@@ -71,7 +77,7 @@ def evaluate(
     model.eval()
     try:
         with torch.random.fork_rng(devices=[]), whole_sequences(model):
-            return _evaluate(model, batches, Scoring(batch_axis, task, limit, watch), chosen(progress))
+            return _evaluate(model, batches, Scoring(batch_axis, task, limit, watch, team), chosen(progress))
     finally:
         reset_neurons(model)
         for m in training:
@@ -79,19 +85,51 @@ def evaluate(
 
 
 def _evaluate(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progress: Progress) -> Result:
-    batch_axis, limit = scoring.batch_axis, scoring.limit
+    with scoring.team.raised_in_all("scores"):
+        part = _own_part(model, batches, scoring, progress)
+    parts = scoring.team.all(part, "scores")
+    whole = parts[0]
+    for other in parts[1:]:
+        whole = whole.merged(other)
+    if scoring.watch is not None:
+        for number in sorted(whole.watched):
+            scoring.watch(*whole.watched[number])
+    if whole.samples == 0:
+        raise DataError("no samples to evaluate; give at least one batch")
+    return {"samples": whole.samples, **(whole.score or Accuracy()).result(), "throughput": whole.speed}
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process has found; all of them together are the whole."""
+
+    samples: int
+    score: Accuracy | Segmentation | None
+    speed: Throughput
+    watched: dict[int, tuple[Tensor, Tensor]]  # of a team: logits and labels by the batch's number
+
+    def merged(self, other: Part) -> Part:
+        score = self.score
+        if score is None:
+            score = other.score
+        elif other.score is not None:
+            score.merge(other.score)  # type: ignore[arg-type]
+        speed = together(self.speed, other.speed)
+        return Part(self.samples + other.samples, score, speed, self.watched | other.watched)
+
+
+def _own_part(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progress: Progress) -> Part:
+    """Of the batches that are this process's."""
+    batch_axis = scoring.batch_axis
     first: Tensor | None = None
     kind = torch.float32
     readout: Readout | None = None
     score = None if scoring.task is None else _score(scoring.task, batches)
-    samples = 0
-    size = len(batches) if isinstance(batches, Sized) else None
-    clock = Stopwatch()
-    for batch in progress.track(batches, size, "evaluating"):
+    samples, clock = 0, Stopwatch()
+    watched: dict[int, tuple[Tensor, Tensor]] = {}
+    numbered, size = own_batches(batches, scoring.limit, batch_axis, scoring.team)
+    for number, batch in progress.track(numbered, size, "evaluating"):
         x, y = _split(batch, first, batch_axis)
-        if limit is not None:
-            x = x.narrow(batch_axis, 0, min(x.shape[batch_axis], limit - samples))
-            y = y if y is None else y[: x.shape[batch_axis]]
         if first is None:
             _check_axis(model, x, batch_axis)
             kind = input_type(model, x.narrow(batch_axis, 0, 1).to(_device(model, x)))
@@ -101,14 +139,12 @@ def _evaluate(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progre
         if y is not None:
             score = score or _score("classification" if y.dim() == 1 else "segmentation", batches)
             score.add(x, logits, y.cpu())
-            if scoring.watch is not None:
+            if scoring.watch is not None and scoring.team.size == 1:
                 scoring.watch(logits, y.cpu())
+            elif scoring.watch is not None and y.dim() == 1:
+                watched[number] = (logits, y.cpu())
         clock.lap(x.shape[batch_axis], seconds)
-        if samples == limit:
-            break
-    if samples == 0:
-        raise DataError("no samples to evaluate; give at least one batch")
-    return {"samples": samples, **(score or Accuracy()).result(), "throughput": clock.result()}
+    return Part(samples, score, clock.result(), watched)
 
 
 def _score(task: Task, batches: Iterable[Any]) -> Accuracy | Segmentation:

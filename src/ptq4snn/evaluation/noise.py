@@ -51,6 +51,6 @@ def noise_floor(prepared: Prepared) -> tuple[float, float]:
         model, batches = prepared.folded.model, join(prepared.reported, prepared.batch_axis)
         expected = prepared.reported_logits()
         with jittered(prepared.folded):
-            found = list(logits(model, batches, prepared.readout))
+            found = list(logits(model, batches, prepared.readout, prepared.team))
         prepared.cache.noise = mean_divergence(zip(expected, found, strict=True))
     return prepared.cache.noise

@@ -48,6 +48,13 @@ class Segmentation:
             found = confusion(predict(one, x.shape[-2:], label.shape), label.long(), self.classes)
             self.confusion = found if self.confusion is None else self.confusion + found
 
+    def merge(self, other: Segmentation) -> None:
+        """With what another process has counted."""
+        self.classes = other.classes if self.classes is None else self.classes
+        if other.confusion is not None:
+            own = self.confusion
+            self.confusion = other.confusion if own is None else own + other.confusion
+
     def result(self) -> Scores:
         """In %; None where nothing was labelled, and for a class that does not occur."""
         n = self.classes or 0

@@ -6,7 +6,7 @@ from time import perf_counter
 
 from ptq4snn.schema.score_types import Throughput
 
-__all__ = ["Stopwatch"]
+__all__ = ["Stopwatch", "together"]
 
 
 class Stopwatch:
@@ -32,3 +32,11 @@ class Stopwatch:
             "samples_per_second": self.samples / max(self.end - self.begin, tick),
             "model_samples_per_second": self.samples / max(self.forward, tick),
         }
+
+
+def together(a: Throughput, b: Throughput) -> Throughput:
+    """Of two processes at the same time."""
+    return {
+        "samples_per_second": a["samples_per_second"] + b["samples_per_second"],
+        "model_samples_per_second": a["model_samples_per_second"] + b["model_samples_per_second"],
+    }

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, cast
@@ -34,6 +34,7 @@ from ptq4snn.recipe import Recipe
 from ptq4snn.run_store import Store
 from ptq4snn.schema.comparison_types import Made, Measured, RunResult
 from ptq4snn.schema.score_types import Task
+from ptq4snn.team import SOLO, Team
 
 __all__ = ["Bench", "Conditions", "today"]
 
@@ -54,6 +55,7 @@ class Conditions:
     batch_axis: int = 0
     device: Any = None
     progress: Progress = field(default_factory=Silent)
+    team: Team = SOLO  # processes that share every run
 
 
 @dataclass
@@ -123,10 +125,12 @@ class Bench:
 
     def stored(self, setting: dict[str, Any]) -> RunResult | None:
         """What is known of it already."""
-        return cast("RunResult | None", self.store.get(setting))
+        found = self.conditions.team.told(partial(self.store.get, setting), "finished runs")
+        return cast("RunResult | None", found)
 
     def keep(self, setting: dict[str, Any], result: RunResult) -> None:
-        self.store.put(setting, cast(dict[str, Any], result))
+        if self.conditions.team.leads:
+            self.store.put(setting, cast(dict[str, Any], result))
 
     def float_model(self) -> nn.Module:
         """A copy as it is evaluated."""
@@ -148,7 +152,7 @@ class Bench:
     def measure(self, model: nn.Module, quantizing: float) -> Measured:
         """Scores on the test samples."""
         began, c = perf_counter(), self.conditions
-        found = score(model, self.test, c.batch_axis, c.limit, c.progress)
+        found = score(model, self.test, c.batch_axis, c.limit, c.progress, c.team)
         names = SCORES[found["task"]]
         if (first := found[names[0]]) is None:
             raise DataError("the test samples have no labels: a comparison needs them")
@@ -186,6 +190,7 @@ class Bench:
                 self.conditions.batch_axis,
                 self.conditions.device,
                 self.conditions.progress,
+                self.conditions.team,
             )
             self._prepared = (key, made.with_work(self.store.folder / ROUNDING))
         return self._prepared[1]

@@ -25,6 +25,7 @@ from ptq4snn.experiments.comparison import Comparison
 from ptq4snn.experiments.methods import Method, find_baseline, parse_methods
 from ptq4snn.progress import Progress, chosen
 from ptq4snn.schema.comparison_types import Run, RunResult
+from ptq4snn.team import SOLO, Team
 
 __all__ = ["Report", "compare", "compare_on", "silent"]
 
@@ -51,6 +52,7 @@ def compare(
     progress: Progress | bool | None = None,
     report: Report = silent,
     cluster: Cluster | str | None = None,
+    team: Team = SOLO,
 ) -> Comparison:
     """Quantize the model by every method and seed, and evaluate each on the same test samples.
 
@@ -62,8 +64,9 @@ def compare(
     limit: only the first test samples, at most so many.
     progress: None shows bars if stderr is a terminal, False nothing; or an object of your own.
     cluster: the address of a Ray cluster whose workers do the runs, or "local"; the figures are the same.
+    team: processes that share every run (ptq4snn.team); the figures are the same.
     """
-    conditions = Conditions(limit, batch_axis, device, chosen(progress))
+    conditions = Conditions(limit, batch_axis, device, chosen(progress), team)
     bench = Bench.of(model, calibration, test, folder, conditions)
     return compare_on(bench, methods, seeds, baseline, changes, report, cluster)
 

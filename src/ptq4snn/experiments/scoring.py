@@ -11,11 +11,14 @@ from torch import Tensor, nn
 from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.progress import Progress
 from ptq4snn.schema.score_types import Paired
+from ptq4snn.team import SOLO, Team
 
 __all__ = ["pack", "score", "unpack"]
 
 
-def score(model: nn.Module, batches: Any, batch_axis: int, limit: int | None, progress: Progress) -> Paired:
+def score(
+    model: nn.Module, batches: Any, batch_axis: int, limit: int | None, progress: Progress, team: Team = SOLO
+) -> Paired:
     """The result of `evaluate`, and `right`: a hex string with a bit for each sample (None: no classes)."""
     right: list[Tensor] = []
 
@@ -23,7 +26,7 @@ def score(model: nn.Module, batches: Any, batch_axis: int, limit: int | None, pr
         if y.dim() == 1:  # best as Accuracy ranks equal logits
             right.append((logits if logits.dim() == 1 else logits.argmax(1)) == y)
 
-    result = evaluate(model, batches, batch_axis, progress, limit=limit, watch=note)
+    result = evaluate(model, batches, batch_axis, progress, limit=limit, watch=note, team=team)
     return {**result, "right": pack(torch.cat(right)) if right else None}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.saving import load_model
 from ptq4snn.prepare import Prepared
 from ptq4snn.run_store import Store
+from ptq4snn.team import SOLO, Team
 
 __all__ = ["Finished", "Kept", "identity"]
 
@@ -56,15 +58,17 @@ def identity(prepared: Prepared, dealt: Dealt) -> str:
 class Finished:
     """Without a folder nothing is kept."""
 
-    def __init__(self, folder: Path | None, material: str) -> None:
+    def __init__(self, folder: Path | None, material: str, team: Team = SOLO) -> None:
         self.store = None if folder is None else Store(folder / FOLDER)
-        self.material = material
+        self.material, self.team = material, team
 
     def _setting(self, candidate: Candidate) -> dict[str, Any]:
         return {"material": self.material, "recipe": candidate.recipe.to_dict()}
 
     def get(self, candidate: Candidate) -> Kept | None:
-        found = None if self.store is None else self.store.get(self._setting(candidate))
+        if self.store is None:
+            return None
+        found = self.team.told(partial(self.store.get, self._setting(candidate)), "finished candidates")
         if found is None:
             return None
         right = None if found["right"] is None else torch.tensor(found["right"], dtype=torch.bool)
@@ -73,7 +77,7 @@ class Finished:
 
     def put(self, done: Kept, q: QuantizedModel) -> None:
         """The bundle first: where the result is, the bundle is."""
-        if self.store is None:
+        if self.store is None or not self.team.leads:
             return
         q.save(self._bundle(done.candidate))
         right = done.outcome.right
@@ -86,9 +90,14 @@ class Finished:
         )  # fmt: skip
 
     def load(self, candidate: Candidate, model: nn.Module) -> QuantizedModel | None:
-        """The quantized model as it was; None where its bundle was taken away or altered."""
+        """The quantized model as it was; None where its bundle was taken away or altered, or lies where not
+        all processes see it."""
         if self.store is None:
             return None
+        found = self._read(candidate, model)
+        return found if all(self.team.all(found is not None, "finished candidates")) else None
+
+    def _read(self, candidate: Candidate, model: nn.Module) -> QuantizedModel | None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)  # a bundle that lost its report

@@ -41,7 +41,8 @@ def _decisions(prepared: Prepared, dealt: Dealt, model: nn.Module) -> Iterator[T
     like = prepared.sample
     batches = (b.unpack().to(like) for b in dealt.judging)
     total = len(dealt.judging)
-    for y in logits(model, prepared.progress.track(batches, total, "judging"), prepared.readout):
+    tracked = prepared.progress.track(batches, total, "judging")
+    for y in logits(model, tracked, prepared.readout, prepared.team):
         if dealt.labels is not None:
             _check(dealt.labels, y)
         yield y.argmax(1).reshape(len(y), -1).cpu()

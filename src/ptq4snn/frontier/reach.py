@@ -28,6 +28,7 @@ from ptq4snn.progress import Progress, note
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.figures import frontier as figure
 from ptq4snn.report.units import size
+from ptq4snn.team import SOLO, Team
 
 __all__ = ["Conditions", "reach"]
 
@@ -40,17 +41,29 @@ class Conditions:
     device: str | torch.device | None
     progress: Progress
     work: Path | None = None
+    team: Team = SOLO
 
 
 def reach(model: nn.Module, samples: Any, recipe: Recipe, conditions: Conditions) -> QuantizedModel:
     """The smallest model that keeps the recipe's goal on samples that did not calibrate it."""
     dealt = deal(samples, recipe, conditions.batch_axis)
     prepared = prepare(
-        model, dealt.calibration, recipe, conditions.batch_axis, conditions.device, conditions.progress
+        model,
+        dealt.calibration,
+        recipe,
+        conditions.batch_axis,
+        conditions.device,
+        conditions.progress,
+        conditions.team,
     ).with_work(conditions.work)
     judge = Judge.of(prepared, dealt)
     material = "" if conditions.work is None else identity(prepared, dealt)
-    search = Search(Catalog(prepared, recipe), judge, Goal.of(recipe), Finished(conditions.work, material))
+    search = Search(
+        Catalog(prepared, recipe),
+        judge,
+        Goal.of(recipe),
+        Finished(conditions.work, material, conditions.team),
+    )
     chosen = search.run()
     return search.model_of(chosen, model)
 

@@ -35,18 +35,24 @@ __all__ = ["Weights", "fisher_weights", "gradients"]
 Weights = dict[str, tuple[Tensor, ...]]  # by place, step by step or call by call
 
 
-def fisher_weights(network: Network, boundary: Boundary, batches: Iterable[Tensor]) -> list[Weights]:
-    """w of every batch, in bfloat16: they are kept for all of them."""
-    squares: list[Weights] = []
-    for x in batches:
+def fisher_weights(network: Network, boundary: Boundary, parts: Iterable[Tensor]) -> dict[int, Weights]:
+    """w of every part that is this process's, in bfloat16: they are kept for all of them."""
+    team = network.prepared.team
+    squares: dict[int, Weights] = {}
+    for i, x in team.deal(parts):
         found = gradients(network, boundary, x)
-        squares.append({n: tuple(g.square().bfloat16() for g in places) for n, places in found.items()})
+        squares[i] = {n: tuple(g.square().bfloat16() for g in places) for n, places in found.items()}
     for name in boundary.places:
-        parts = [g for made in squares for g in made[name]]
-        mean = sum(float(g.double().sum()) for g in parts) / max(1, sum(g.numel() for g in parts))
-        for made in squares:
+        own = {i: _sum_and_count(made[name]) for i, made in squares.items()}
+        known = {i: s for each in team.all(own, "Fisher weights") for i, s in each.items()}
+        mean = sum(known[i][0] for i in sorted(known)) / max(1, sum(n for _, n in known.values()))
+        for made in squares.values():
             made[name] = tuple(g / mean if mean > 0 else torch.ones_like(g) for g in made[name])
     return squares
+
+
+def _sum_and_count(values: tuple[Tensor, ...]) -> tuple[float, int]:
+    return sum(float(g.double().sum()) for g in values), sum(g.numel() for g in values)
 
 
 def gradients(network: Network, boundary: Boundary, x: Tensor) -> dict[str, list[Tensor]]:

@@ -26,6 +26,7 @@ from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.numerics.scales import full_scales
 from ptq4snn.rounding.network import Enough, Network, collected, forward
 from ptq4snn.rounding.store import Rounded
+from ptq4snn.team import Team
 
 __all__ = ["Hessian", "Inverse", "Solution", "columns", "round_unit", "searched", "solve"]
 
@@ -94,8 +95,23 @@ class Hessian:
         self.groups = int(getattr(module, "groups", 1))
         self.size = weight[0].numel()
         self.total = torch.zeros(self.groups, self.size, self.size, dtype=torch.float64, device=weight.device)
-        self.count = self.seen = 0
+        self.count = self.seen = self.before = self.number = 0
+        self.share = 1.0
+        self.parts: dict[
+            int, Tensor
+        ] = {}  # of micro-batches whose sums are not exact, where they are dealt out
         self.every = 0  # of all positions; 0: not known yet
+
+    def begin(self, number: int, share: float, once: int) -> None:
+        """Micro-batch `number` comes next, with `share` of the samples of a full one, in `once` calls: which
+        positions are taken of it hangs on nothing that came before."""
+        self.number, self.before, self.share, self.seen = number, number * once, share, 0
+
+    def end(self, keep: bool) -> None:
+        """The micro-batch is whole. Real numbers are added batch by batch, and kept until all are known if
+        `keep` says so: their order does not hang on who had which."""
+        if self.unit is None and not keep:
+            self.total += self.parts.pop(self.number)
 
     def update(self, x: Tensor) -> None:
         """Take in one call's input, of any leading dimensions."""
@@ -104,17 +120,26 @@ class Hessian:
             x = (x / self.unit).round()
         largest = float(x.abs().amax()) if x.numel() else 0.0
         samples, each = positions(self.module, x)
+        full = round(samples * each / self.share)
         if not self.every:
-            self.every = self._stride(samples * each, each)
-        first = -self.seen % self.every
+            self.every = self._stride(full, each)
+        first = -(self.before * full + self.seen) % self.every
         self.seen += samples * each
         picked = torch.arange(first, samples * each, self.every, device=x.device)
         for part in picked.split(max(1, CHUNK // (self.size * self.groups))):
             laid = columns(self.module, x, part)
             if largest**2 * laid.shape[2] > EXACT:
                 laid = laid.double()
-            self.total += (laid @ laid.transpose(1, 2)).double()
+            self._add((laid @ laid.transpose(1, 2)).double())
             self.count += laid.shape[2]
+
+    def _add(self, product: Tensor) -> None:
+        if self.unit is not None:
+            self.total += product
+        elif self.number in self.parts:
+            self.parts[self.number] += product
+        else:
+            self.parts[self.number] = product
 
     def _stride(self, now: int, each: int) -> int:
         """How many positions make one that is taken, so that the same ones are not met in every sample."""
@@ -124,13 +149,17 @@ class Hessian:
             every += 1
         return every
 
-    def merge(self, other: Hessian) -> None:
-        self.total += other.total
+    def merge(self, other: Hessian) -> Hessian:
+        """Both together; sums of integers are the same in any order."""
+        for part in (other.total, *other.parts.values()):
+            self.total += part
         self.count += other.count
+        return self
 
     def value(self) -> Tensor:
         """H [groups, K, K]."""
-        return self.total * (2 / max(1, self.count) * (self.unit or 1.0) ** 2)
+        total = sum(self.parts.values(), self.total)
+        return total * (2 / max(1, self.count) * (self.unit or 1.0) ** 2)
 
 
 @dataclass(frozen=True)
@@ -295,8 +324,31 @@ def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
         return hook
 
     handles = [network.folded.projection(n).register_forward_pre_hook(note(n)) for n in unit]
-    with collected(handles, model):
-        for x in network.prepared.samples_again():
+    prepared = network.prepared
+    axis, full = prepared.batch_axis, 0
+    with collected(handles, model), prepared.team.raised_in_all("second moments"):
+        for i, x in enumerate(prepared.samples_again()):
+            full = full or x.shape[axis]  # the last may be smaller
+            if not prepared.team.mine(i):
+                continue
+            for name, hessian in found.items():
+                hessian.begin(i, x.shape[axis] / full, once[name])
             left.update(once)
             forward(model, x)
-    return found
+            for hessian in found.values():
+                hessian.end(keep=prepared.team.size > 1)
+    return {n: _merged(h, prepared.team) for n, h in found.items()}
+
+
+def _merged(hessian: Hessian, team: Team) -> Hessian:
+    """The sums of all processes."""
+    if team.size == 1:
+        return hessian
+    hessian.count = sum(team.all(hessian.count, "second moments"))
+    if hessian.unit is not None:
+        hessian.total = torch.stack(team.all(hessian.total, "second moments")).sum(0)  # of integers: exact
+        return hessian
+    batches = {i: part for parts in team.all(hessian.parts, "second moments") for i, part in parts.items()}
+    for i in sorted(batches):
+        hessian.total += batches[i]
+    return hessian

@@ -39,7 +39,7 @@ from ptq4snn.rounding.store import Rounded
 
 __all__ = ["Aim", "Batches", "Reconstruction", "Unit"]
 
-BATCH = 32
+BATCH, PARTS = 32, 4  # a step takes a batch, in parts that processes share
 LEARNING_RATE = 1e-3
 LAMBDA = 0.01
 TARGET_BYTES = 2**28  # of float targets that are kept; the rest is computed again
@@ -71,16 +71,25 @@ class Target:
 
 
 class Batches:
-    """All samples in batches of one size (of recordings of different lengths those of the commonest): what is
-    recorded for a batch fits it every time."""
+    """All samples in parts of one size (of recordings of different lengths those of the commonest): what is
+    recorded for a part fits it every time. PARTS of them make a batch."""
 
     def __init__(self, network: Network) -> None:
         axis = network.prepared.batch_axis
         packed: dict[torch.Size, list[PackedBatch]] = {}
-        for x in micro_batches(network.prepared.samples_again(), BATCH, axis):
+        for x in micro_batches(network.prepared.samples_again(), BATCH // PARTS, axis):
             packed.setdefault(x.shape, []).append(pack(x, axis))
         self.packed = max(packed.values(), key=len)  # of equally many the first
         self.traced = trace(network.float, self[0])
+
+    def batch(self, number: int) -> range:
+        """The parts of a batch; of fewer samples than a batch has there are fewer."""
+        return range(len(self))[PARTS * number : PARTS * (number + 1)]
+
+    @property
+    def count(self) -> int:
+        """Of whole batches, or one."""
+        return max(1, len(self) // PARTS)
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -93,7 +102,7 @@ class Batches:
 
 
 class Unit:
-    """One unit with what surrounds it, recorded for every batch in both networks."""
+    """One unit with what surrounds it, recorded in both networks for every part that is this process's."""
 
     def __init__(
         self, network: Network, names: tuple[str, ...], batches: Batches, aim: Aim = POTENTIAL
@@ -102,28 +111,28 @@ class Unit:
         self.boundary = find_boundary(network.folded.discovery, names, aim.compared)
         self.alone = Alone(network.folded, self.boundary, batches.traced)
         self.weights = {n: network.float.weight(n) for n in names}
-        self.quantized: list[Recording] = []
-        self.float: list[Recording] = []
-        self.lost: list[dict[str, list[Tensor]]] = []  # of streams, float minus quantized
-        for x in batches:
-            self._record(x)
+        self.team = network.prepared.team
+        self.quantized: dict[int, Recording] = {}
+        self.float: dict[int, Recording] = {}
+        self.lost: dict[int, dict[str, list[Tensor]]] = {}  # of streams, float minus quantized
+        for i, x in self.team.deal(batches):
+            self._record(i, x)
         # before the unit is cut out: they need the whole network
-        self.minds: list[Weights] = fisher_weights(network, self.boundary, batches) if aim.fisher else []
+        self.minds: dict[int, Weights] = fisher_weights(network, self.boundary, batches) if aim.fisher else {}
         self._targets: dict[int, Target] = {}
         self._room = TARGET_BYTES
 
-    def _record(self, x: Tensor) -> None:
-        """A batch in both networks."""
+    def _record(self, i: int, x: Tensor) -> None:
+        """A part in both networks."""
         pair = [
             record(f, x, self.boundary, self.batches.traced)
             for f in (self.network.folded, self.network.float)
         ]
         now, then = (r.streams for r in pair)
-        self.lost.append({n: [(b - a).half() for a, b in zip(now[n], then[n], strict=True)] for n in now})
+        self.lost[i] = {n: [(b - a).half() for a, b in zip(now[n], then[n], strict=True)] for n in now}
         for recording in pair:
             recording.streams.clear()
-        self.quantized.append(pair[0])
-        self.float.append(pair[1])
+        self.quantized[i], self.float[i] = pair
 
     def target(self, i: int) -> Target:
         """What the float unit puts out behind float inputs."""
@@ -172,7 +181,7 @@ class Unit:
         return neurons[place].layout.channels if place in neurons else self.weights[place].shape[0]
 
     def loss(self, i: int, weights: Mapping[str, Tensor]) -> Tensor:
-        """Error of the unit with these weights on one batch."""
+        """Error of the unit with these weights on one part."""
         target = self.target(i)
         reached = self.alone.run(self.batches.packed[i], weights, self.quantized[i])
         losses = []
@@ -189,10 +198,26 @@ class Unit:
         return torch.stack(losses).sum()
 
     def total(self, integers: Mapping[str, Tensor]) -> float:
-        """Error with hard weights, over all batches."""
+        """Error with hard weights, over all parts."""
         weights = {n: self.network.values(n, q).to(self.weights[n]) for n, q in integers.items()}
         with torch.no_grad():
-            return sum(float(self.loss(i, weights)) for i in range(len(self.batches)))
+            return sum(
+                self.team.map(lambda i: float(self.loss(i, weights)), range(len(self.batches)), "errors")
+            )
+
+    def gradients(self, number: int, weights: Mapping[str, Tensor]) -> list[Tensor]:
+        """Of the mean error over a batch, by the weights. Those of its parts are added in their order,
+        whichever process had them."""
+        leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}
+        parts = self.batches.batch(number)
+
+        def of_part(i: int) -> list[Tensor]:
+            return list(torch.autograd.grad(self.loss(i, leaves), list(leaves.values())))
+
+        # the part's number decides whose it is, for that process has recorded it
+        own = {i: of_part(i) for i in parts if self.team.mine(i)}
+        found = {i: g for each in self.team.all(own, "gradients") for i, g in each.items()}
+        return [sum(gs[1:], gs[0]) / len(parts) for gs in zip(*(found[i] for i in parts), strict=True)]
 
 
 class Reconstruction:
@@ -221,12 +246,12 @@ class Reconstruction:
         optimizer = torch.optim.Adam([s.v for s in soft.values()], LEARNING_RATE)
         track = self.network.prepared.progress.track
         for iteration in track(range(self.iterations), self.iterations, unit.names[0]):
-            i = int(torch.randint(len(unit.batches), (), generator=generator))
+            i = int(torch.randint(unit.batches.count, (), generator=generator))
             shares = {n: s.h() for n, s in soft.items()}
-            loss = unit.loss(i, {n: s.value(shares[n]) for n, s in soft.items()})
-            b = exponent(iteration, self.iterations)
-            if b is not None:
-                loss = loss + LAMBDA * sum(SoftWeight.penalty(h, b) for h in shares.values())
+            weights = {n: s.value(shares[n]) for n, s in soft.items()}
             optimizer.zero_grad()
-            loss.backward()
+            b = exponent(iteration, self.iterations)
+            penalties = [] if b is None else [LAMBDA * SoftWeight.penalty(h, b) for h in shares.values()]
+            grads: list[Tensor | None] = [*unit.gradients(i, weights), *(None for _ in penalties)]
+            torch.autograd.backward([*weights.values(), *penalties], grads)
             optimizer.step()

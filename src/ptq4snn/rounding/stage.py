@@ -76,10 +76,11 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
     for unit in prepared.progress.track(units, len(units), f"rounding weights ({recipe.rounding})"):
         free = tuple(n for n in unit if network.is_open(n))
         if free:
-            found = store.load(free)
+            found = prepared.team.told(partial(store.load, free), "finished units")
             if found is None:
                 found = round_unit(free)
-                store.save(free, found, {n: network.weight(n).bits or 0 for n in free})
+                if prepared.team.leads:
+                    store.save(free, found, {n: network.weight(n).bits or 0 for n in free})
             done |= found
         network.settle(unit, done.integers, done.scales)
     return done

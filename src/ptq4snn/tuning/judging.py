@@ -22,7 +22,8 @@ def judge(prepared: Prepared, assembly: Assembly, model: QuantizedModel, plan: P
     """The model computes `plan` from now on."""
     model.use(plan)
     expected = prepared.float_logits()
-    found = list(logits(model, join(prepared.held_out, prepared.batch_axis), prepared.readout))
+    batches = join(prepared.held_out, prepared.batch_axis)
+    found = list(logits(model, batches, prepared.readout, prepared.team))
     kl, agreement = mean_divergence(zip(expected, found, strict=True))
     warmth = temperature(expected)
     apart = torch.cat([divergences(a, b, warmth) for a, b in zip(expected, found, strict=True)])
