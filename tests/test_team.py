@@ -8,8 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from faults.places import new_place
 from faults.torchrun import torchrun
+from safetensors.torch import load_file
 
 from ptq4snn.cli import main
 from ptq4snn.errors import PTQ4SNNError
@@ -112,6 +114,20 @@ def test_a_process_that_dies_or_hangs_ends_all(tmp_path: Path, what: str, found:
     (place / "odd.py").write_text(DEADLY.format("pass"))
     again = torchrun(place, 2, [*words, "w4m4"])  # goes on from --work
     assert again.returncode == 0, again.stderr
+
+
+def test_training_gives_the_weights_of_one_process(alone: Path) -> None:
+    """The recipe says how many parts a batch has; how many processes share them does not matter."""
+    text = (alone / "small.toml").read_text()
+    (alone / "parts.toml").write_text(text.replace("batch_size = 8", "batch_size = 9\nparts = 3"))
+    words = ["train", "parts.toml", "--data", "xy.npz", "--test", "xy.npz", "--threads", "1", "--out"]
+    assert main([*words, "one"]) == 0
+    ran = torchrun(alone, 2, [*words, "two"])
+    assert ran.returncode == 0, ran.stderr
+    tensors = [load_file(alone / name / "net.trained.safetensors") for name in ("one", "two")]
+    assert all(torch.equal(tensors[0][n], tensors[1][n]) for n in tensors[0])
+    refused = torchrun(alone, 2, ["train", "small.toml", *words[2:], "three"])
+    assert "set parts in the recipe to 2 or more" in refused.stderr
 
 
 def test_an_error_is_told_once(place: Path) -> None:

@@ -95,8 +95,11 @@ def quantize(
         loop = repeated(steps, batch_axis)
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
-    locked = work is not None and team.leads
-    own = alone(work, f"the folder {short(work)} of work", folder=True) if locked else nullcontext()
+    own = (
+        nullcontext()
+        if work is None or not team.leads
+        else alone(work, f"the folder {short(work)} of work", folder=True)
+    )
     with own, torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
         model = model if loop is None else looped(model, loop)
         if settings.has_goal:

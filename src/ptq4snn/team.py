@@ -107,7 +107,8 @@ SOLO = Team()
 def _portable(error: BaseException | None) -> BaseException | None:
     """An exception that another process can read."""
     try:
-        return pickle.loads(pickle.dumps(error))  # noqa: S301, our own
+        again: BaseException | None = pickle.loads(pickle.dumps(error))  # noqa: S301, our own
+        return again
     except Exception:
         return PTQ4SNNError(f"{type(error).__name__}: {error}")
 

@@ -32,8 +32,7 @@ def run(args: argparse.Namespace) -> None:
     recipe = read_recipe(args)
     out = target(args, recipe)  # first of all: a bad target must not cost a calibration
     with from_environment(args.device) as team:
-        alone_here = out is not None and team.leads
-        with alone(out, f"--out {short(out)}") if alone_here else nullcontext():
+        with nullcontext() if out is None or not team.leads else alone(out, f"--out {short(out)}"):
             make(args, recipe, out, team)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ptq4snn.files import short, write_whole
 from ptq4snn.locks import alone
 from ptq4snn.models import zoo
 from ptq4snn.progress import for_terminal
+from ptq4snn.team import Team, from_environment
 from ptq4snn.training.card import Origin, card, headline, save_weights
 from ptq4snn.training.loop import Conduct, train
 from ptq4snn.training.training_recipe import TrainingRecipe
@@ -36,13 +38,15 @@ def run(args: argparse.Namespace) -> None:
     samples = open_split(args.data, recipe, "train")
     test, tested = test_samples(args, recipe)
     out = folder(args.out or f"runs/{Path(args.recipe).stem}")
-    with alone(out, f"--out {short(out)}", folder=True):
-        conduct(args, recipe, samples, (test, tested), out)
+    with from_environment() as team:
+        with alone(out, f"--out {short(out)}", folder=True) if team.leads else nullcontext():
+            conduct(args, recipe, samples, (test, tested), out, team)
 
 
 def conduct(
-    args: argparse.Namespace, recipe: TrainingRecipe, samples: Samples, tests: tuple[Samples, str], out: Path
-) -> None:
+    args: argparse.Namespace, recipe: TrainingRecipe, samples: Samples, tests: tuple[Samples, str], out: Path,
+    team: Team,
+) -> None:  # fmt: skip
     """Train, measure and write weights with their card into `out`."""
     test, tested = tests
     model, place = train(
@@ -55,10 +59,13 @@ def conduct(
             compiled=args.compile,
             progress=for_terminal(),
             report=(lambda epoch: None) if args.json else print_epoch,
+            team=team,
         ),
     )
     batches = SampleBatches(test, recipe.batch_size, args.workers)
-    result = ptq4snn.evaluate(model, batches, progress=for_terminal())
+    result = ptq4snn.evaluate(model, batches, progress=for_terminal(), team=team)
+    if not team.leads:
+        return
     weights = out / f"{recipe.model.replace(':', '.')}.safetensors"
     save_weights(model, weights, recipe, result)
     score = headline(result, tested)
@@ -69,6 +76,8 @@ def conduct(
         print(json.dumps({"weights": str(weights), "test": result, "epochs": place.log}, indent=2))
     else:
         print(f"{recipe.model}: {score}")
+        if team.size > 1:
+            print(f"{team.size} processes shared the work")
         print(f"wrote {weights} ({weights.stat().st_size:,} bytes) and its card")
 
 

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,10 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, RecipeError
 from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.progress import Progress, Silent
+from ptq4snn.team import SOLO, Team
 from ptq4snn.training.augment import augment
 from ptq4snn.training.losses import class_weights, loss
+from ptq4snn.training.parts import gradients_in_parts
 from ptq4snn.training.rates import firing_rates, steps_seen
 from ptq4snn.training.resume import Place, load_place, run_identity, save_place
 from ptq4snn.training.schedule import learning_rate
@@ -47,6 +51,7 @@ class Conduct:
     compiled: bool = False  # by torch.compile
     progress: Progress = field(default_factory=Silent)
     report: Callable[[dict[str, Any]], None] = lambda epoch: None  # called behind every epoch
+    team: Team = SOLO  # processes that share the parts of every batch
 
 
 def train(
@@ -61,6 +66,12 @@ def train(
         raise DataError(
             f"{len(samples)} training samples are too few for batches of {recipe.batch_size} "
             f"besides {recipe.validation} for validation: lower batch_size or validation"
+        )
+    processes = SOLO.size if conduct is None else conduct.team.size
+    if processes > recipe.parts:
+        raise RecipeError(
+            f"{processes} processes cannot share batches of parts = {recipe.parts}: set parts in the recipe to "
+            f"{processes} or more"
         )
     with torch.random.fork_rng(devices=[]):
         check_first_batch(recipe, make, samples)
@@ -101,7 +112,7 @@ class Trainer:
         return max(1, round(stage.epochs * self.per_epoch))
 
     def run(self) -> nn.Module:
-        saved = load_place(self.out, self.identity)
+        saved = self.conduct.team.told(partial(load_place, self.out, self.identity), "where to go on")
         state = optimizer = None
         if saved is not None:
             self.place, state, optimizer = saved
@@ -169,9 +180,9 @@ class Trainer:
             lr = learning_rate(place.step, total, stage.learning_rate, stage.warmup)
             g = torch.Generator().manual_seed(int(self.draw("step", number, place.step).integers(2**62)))
             x, y = augment(x, y, self.recipe.augmentation, self.recipe.margin, g)
-            torch.manual_seed(int(g.initial_seed()))  # dropout
-            reset_neurons(model)  # those of other frameworks keep their state between calls
-            place.loss += self.step(forward, optimizer, folded(x, stage), y, lr)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            place.loss += self.step(model, forward, optimizer, (folded(x, stage), y), int(g.initial_seed()))
             place.step += 1
             if time.monotonic() - saved > SAVE_SECONDS and place.step % self.per_epoch:
                 place.seconds += time.monotonic() - began
@@ -187,32 +198,33 @@ class Trainer:
 
     def step(
         self,
+        model: nn.Module,
         forward: Callable[[Tensor], Tensor],
         optimizer: torch.optim.Optimizer,
-        x: Tensor,
-        y: Tensor,
-        lr: float,
+        batch: tuple[Tensor, Tensor],
+        seed: int,
     ) -> float:
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-        half = self.recipe.precision == "bfloat16"
-        with safe_gradients(), torch.autocast("cpu", torch.bfloat16, enabled=half):
-            logits = forward(x)
-        error = loss(logits.float(), y, self.recipe.label_smoothing, self.weights)
-        if not error.isfinite():
+        """One step of the optimizer; the loss."""
+
+        def error(x: Tensor, y: Tensor) -> Tensor:
+            half = self.recipe.precision == "bfloat16"
+            with safe_gradients(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+                logits = forward(x)
+            return loss(logits.float(), y, self.recipe.label_smoothing, self.weights)
+
+        optimizer.zero_grad(set_to_none=True)
+        found = gradients_in_parts(model, error, batch, self.recipe.parts, seed, self.conduct.team)
+        if not isfinite(found):
             where = f"step {self.place.step + 1} of stage {self.place.stage + 1}"
             raise DataError(
-                f"the loss is {float(error.detach())} at {where}: look for NaN in the samples, "
-                "or lower the learning rate"
+                f"the loss is {found} at {where}: look for NaN in the samples, or lower the learning rate"
             )
-        optimizer.zero_grad(set_to_none=True)
-        error.backward()
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(
                 (p for g in optimizer.param_groups for p in g["params"]), self.recipe.clip
             )
         optimizer.step()
-        return float(error.detach())
+        return found
 
     def batches(self, number: int, epoch: int, done: int, steps: int) -> Iterable[tuple[Tensor, Tensor]]:
         """What is left of the epoch; the last, smaller batch is left out."""
@@ -249,7 +261,8 @@ class Trainer:
         return 100.0 * hits / max(count, 1)
 
     def save(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        save_place(self.out, self.place, model.state_dict(), optimizer.state_dict(), self.identity)
+        if self.conduct.team.leads:
+            save_place(self.out, self.place, model.state_dict(), optimizer.state_dict(), self.identity)
 
 
 def folded(x: Tensor, stage: Stage) -> Tensor:
