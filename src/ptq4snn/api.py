@@ -95,11 +95,8 @@ def quantize(
         loop = repeated(steps, batch_axis)
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
-    own = (
-        nullcontext()
-        if work is None or not team.leads
-        else alone(work, f"the folder {short(work)} of work", folder=True)
-    )
+    where = work if team.leads else None
+    own = nullcontext() if where is None else alone(where, f"the folder {short(where)} of work", folder=True)
     with own, torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
         model = model if loop is None else looped(model, loop)
         if settings.has_goal:

@@ -215,7 +215,9 @@ def test_fisher_weights_are_in_the_error_and_in_its_gradient(compares: str) -> N
 
     one = error(plain)
     other = error(weighted)
-    weighted.minds = [{n: tuple(torch.full_like(w, 2.0) for w in ws) for n, ws in weighted.minds[0].items()}]
+    weighted.minds = {
+        0: {n: tuple(torch.full_like(w, 2.0) for w in ws) for n, ws in weighted.minds[0].items()}
+    }
     twice = error(weighted)
     assert twice[0] == pytest.approx(2 * one[0], rel=1e-4)
     torch.testing.assert_close(twice[1], 2 * one[1], rtol=1e-3, atol=1e-6)

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,13 @@ REPORT, PAGE = ".report.json", ".report.html"
 def run(args: argparse.Namespace) -> None:
     recipe = read_recipe(args)
     out = target(args, recipe)  # first of all: a bad target must not cost a calibration
-    with from_environment(args.device) as team:
-        with nullcontext() if out is None or not team.leads else alone(out, f"--out {short(out)}"):
-            make(args, recipe, out, team)
+    with from_environment(args.device) as team, _alone(out if team.leads else None):
+        make(args, recipe, out, team)
+
+
+def _alone(out: Path | None) -> AbstractContextManager[None]:
+    """The only run that writes there."""
+    return nullcontext() if out is None else alone(out, f"--out {short(out)}")
 
 
 def make(args: argparse.Namespace, recipe: Recipe, out: Path | None, team: Team) -> None:

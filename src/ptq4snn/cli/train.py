@@ -38,9 +38,11 @@ def run(args: argparse.Namespace) -> None:
     samples = open_split(args.data, recipe, "train")
     test, tested = test_samples(args, recipe)
     out = folder(args.out or f"runs/{Path(args.recipe).stem}")
-    with from_environment() as team:
-        with alone(out, f"--out {short(out)}", folder=True) if team.leads else nullcontext():
-            conduct(args, recipe, samples, (test, tested), out, team)
+    with (
+        from_environment() as team,
+        alone(out, f"--out {short(out)}", folder=True) if team.leads else nullcontext(),
+    ):
+        conduct(args, recipe, samples, (test, tested), out, team)
 
 
 def conduct(

@@ -70,8 +70,8 @@ def train(
     processes = SOLO.size if conduct is None else conduct.team.size
     if processes > recipe.parts:
         raise RecipeError(
-            f"{processes} processes cannot share batches of parts = {recipe.parts}: set parts in the recipe to "
-            f"{processes} or more"
+            f"{processes} processes cannot share batches of parts = {recipe.parts}: set parts in the recipe "
+            f"to {processes} or more"
         )
     with torch.random.fork_rng(devices=[]):
         check_first_batch(recipe, make, samples)

@@ -30,19 +30,19 @@ def gradients_in_parts(
     before = [b.clone() for b in buffers]
     pieces = list(zip(batch[0].chunk(parts), batch[1].chunk(parts), strict=True))
 
-    def one(number: int) -> tuple[float, list[Tensor], list[Tensor]]:
+    def one(number: int) -> tuple[float, list[Tensor | None], list[Tensor]]:
         for b, old in zip(buffers, before, strict=True):
             b.copy_(old)
         reset_neurons(model)
         torch.manual_seed(seed + number)  # dropout
         error = loss(*pieces[number])
         grads = torch.autograd.grad(error, parameters, allow_unused=True)
-        kept = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, grads, strict=True)]
-        return float(error.detach()), kept, [b.clone() for b in buffers]
+        return float(error.detach()), list(grads), [b.clone() for b in buffers]
 
     found = team.map(one, range(len(pieces)), "gradients")
     for p, grads in zip(parameters, zip(*(g for _, g, _ in found), strict=True), strict=True):
-        p.grad = _mean(grads)
+        known = tuple(g for g in grads if g is not None)  # of a parameter that is not used none
+        p.grad = _mean(known) if known else None
     with torch.no_grad():
         for b, values in zip(buffers, zip(*(v for _, _, v in found), strict=True), strict=True):
             b.copy_(_mean(values))
