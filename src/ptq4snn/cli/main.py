@@ -21,8 +21,8 @@ USER_ERROR, INTERRUPTED = 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    args = build_parser().parse_args(argv)
     try:
+        args = build_parser().parse_args(argv)
         with short_warnings(), one_voice():
             code: int | None = args.run(args)
             sys.stdout.flush()
