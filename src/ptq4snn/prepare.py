@@ -31,6 +31,7 @@ from ptq4snn.hints import hint
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
+from ptq4snn.numerics.device import check_device
 from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.observation.reliability import Sensitivity
@@ -250,11 +251,14 @@ def _needs_all(recipe: Recipe) -> bool:
 
 def _on(device: Any, model: nn.Module) -> nn.Module:
     try:
-        return model.to(torch.device(device))
+        where = torch.device(device)
+        torch.empty(0, device=where)
     except (AssertionError, RuntimeError, TypeError) as why:  # torch asserts that it was built for the device
         raise PTQ4SNNError(
             f"device {device!r} cannot be used here: choose cpu or a device that torch sees"
         ) from why
+    check_device(where)
+    return model.to(where)
 
 
 def _warn_if_silent(seen: Observation, folded: Folded) -> None:

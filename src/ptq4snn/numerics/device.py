@@ -1,4 +1,4 @@
-"""Integers in floats need exact products: on CUDA TF32 is switched off and that is checked once."""
+"""Integers in floats need exact products: on CUDA TF32 is switched off, and every device is checked once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from torch.nn import functional as F
 
 from ptq4snn.errors import PTQ4SNNError, UnsupportedOperation
 
-__all__ = ["exact_arithmetic", "keeping_types", "no_autocast", "refuse_autocast"]
+__all__ = ["check_device", "exact_arithmetic", "keeping_types", "no_autocast", "refuse_autocast"]
+
+NEEDS_NO_TEST = ("cpu", "meta")  # what others are compared with, and what computes nothing
 
 
 @contextmanager
@@ -20,11 +22,14 @@ def exact_arithmetic(device: torch.device) -> Iterator[None]:
     """Run what is inside without autocast, and without TF32 on a CUDA device; the user's settings come back
     afterwards."""
     with torch.autocast(device.type, enabled=False) if has_autocast(device) else nullcontext():
-        if device.type != "cuda":
-            yield
-            return
         with full_precision(device):
             yield
+
+
+def check_device(device: torch.device) -> None:
+    """Raise before any work if the device cannot carry integers in floats."""
+    with exact_arithmetic(device):
+        pass
 
 
 def keeping_types(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -60,7 +65,12 @@ def refuse_autocast(device: torch.device) -> None:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """No TF32 on a CUDA device, and the proof that this is enough."""
+    """No TF32 on a CUDA device, and the proof that this is enough, on any device but the CPU."""
+    if device.type != "cuda":
+        if device.type not in NEEDS_NO_TEST:
+            self_test(str(device))
+        yield
+        return
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_tf32
     matmul.allow_tf32 = False
@@ -84,3 +94,9 @@ def self_test(device: str) -> None:
     )
     if not same:
         raise PTQ4SNNError(f"{device} does not multiply integers exactly in float32; use the CPU")
+    try:
+        wide = torch.full((1,), 2.0**52 + 1, dtype=torch.float64).to(device)
+    except (TypeError, RuntimeError) as why:
+        raise PTQ4SNNError(f"{device} has no float64, which carries the largest sums; use the CPU") from why
+    if float(wide + wide) != 2.0**53 + 2:
+        raise PTQ4SNNError(f"{device} does not add integers exactly in float64; use the CPU")
