@@ -1,8 +1,9 @@
-"""What two processes gain over one, stage by stage, and what they tell each other: the tables of docs/scale.md.
+"""What two processes gain over one, stage by stage, and what they tell each other: tables of docs/scale.md.
 
     python benchmarks/scale.py [--rounds 3] [--samples 512]
 
-Each process has one thread. Runs of one and of two processes take turns; efficiency is t1 / (2 t2), of medians.
+Each process has one thread. Runs of one and of two processes take turns; efficiency is t1 / (2 t2), of
+medians.
 The embedded default is observed, rounded by GPTQ and by BRECQ (a few iterations), and evaluated.
 """
 
@@ -118,7 +119,8 @@ def table(r: dict[str, Any]) -> str:
     mib = {n: b / 2**20 for n, b in r["memory"].items()}
     return "\n".join(lines) + (
         f"\n\n{r['processor']}, {r['date']}, {r['samples']} samples, {r['rounds']} rounds, {r['iterations']} "
-        f"iterations a block of BRECQ.\nMemory of a process: {mib['1']:.0f} MiB alone, {mib['2']:.0f} MiB of two."
+        f"iterations a block of BRECQ.\nMemory of a process: {mib['1']:.0f} MiB alone, {mib['2']:.0f} MiB "
+        "of two."
     )
 
 

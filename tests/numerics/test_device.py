@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.numerics import device
 from ptq4snn.numerics.device import check_device, self_test
 
 
@@ -28,7 +28,7 @@ def test_the_cpu_passes() -> None:
 
 
 def test_a_device_that_rounds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = device.F.conv2d
+    real = functional.conv2d
 
     def rounded(x: Tensor, w: Tensor, **options: Any) -> Tensor:
         """As TF32 does: ten bits of the weights."""
@@ -36,7 +36,7 @@ def test_a_device_that_rounds_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
             w = (w.view(torch.int32) & ~0x1FFF).view(torch.float32)
         return real(x, w, **options)
 
-    monkeypatch.setattr(device.F, "conv2d", rounded)
+    monkeypatch.setattr(functional, "conv2d", rounded)
     with pytest.raises(PTQ4SNNError, match="does not multiply integers exactly in float32; use the CPU"):
         self_test("cpu")
 

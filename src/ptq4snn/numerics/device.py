@@ -21,9 +21,11 @@ NEEDS_NO_TEST = ("cpu", "meta")  # what others are compared with, and what compu
 def exact_arithmetic(device: torch.device) -> Iterator[None]:
     """Run what is inside without autocast, and without TF32 on a CUDA device; the user's settings come back
     afterwards."""
-    with torch.autocast(device.type, enabled=False) if has_autocast(device) else nullcontext():
-        with full_precision(device):
-            yield
+    with (
+        torch.autocast(device.type, enabled=False) if has_autocast(device) else nullcontext(),
+        full_precision(device),
+    ):
+        yield
 
 
 def check_device(device: torch.device) -> None:
@@ -86,11 +88,12 @@ def full_precision(device: torch.device) -> Iterator[None]:
 def self_test(device: str) -> None:
     """Convolve and multiply odd integers whose sums just fit float32, and compare with the CPU."""
     x = ((torch.arange(2 * 64 * 8 * 8) * 37) % 4).float().view(2, 64, 8, 8)
-    w = ((torch.arange(64 * 64 * 9) * 73) % 4095 - 2047).float().view(64, 64, 3, 3)
+    w = ((torch.arange(64 * 64 * 9) * 7919) % 16383 - 8191).float().view(64, 64, 3, 3)  # TF32 has 11 bits
+    rows, columns = x.view(-1, 512), w.flatten()[: 512 * 8].view(512, 8)
     conv = F.conv2d(x.to(device), w.to(device), padding=1).cpu()
-    product = (x.flatten(1).to(device) @ w.flatten()[: 64 * 64].repeat(8).view(64 * 64, 8).to(device)).cpu()
-    same = torch.equal(conv, F.conv2d(x.double(), w.double(), padding=1).float()) and torch.equal(
-        product, (x.flatten(1).double() @ w.flatten()[: 64 * 64].repeat(8).view(64 * 64, 8).double()).float()
+    product = (rows.to(device) @ columns.to(device)).cpu()
+    same = torch.equal(conv.double(), F.conv2d(x.double(), w.double(), padding=1)) and torch.equal(
+        product.double(), rows.double() @ columns.double()
     )
     if not same:
         raise PTQ4SNNError(f"{device} does not multiply integers exactly in float32; use the CPU")
