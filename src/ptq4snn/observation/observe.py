@@ -67,16 +67,25 @@ class NeuronObserver:
         if not self.held:
             return
         s = self.layout.by_channel(torch.cat([s for s, _ in self.held]))  # [steps * B, C, P]
-        v = self.layout.by_channel(torch.cat([v for _, v in self.held]) / self.theta.to(self.held[0][1]))
+        v = self.layout.by_channel(torch.cat([v for _, v in self.held]))
+        theta = self._theta(v)
         self.held, self.size = [], 0
         st, channels = self.statistics, self.layout.channels
         st.spikes += s.sum((0, 2), dtype=torch.float64).long().cpu()
         st.steps += s.shape[0] * s.shape[2]
-        low, high = (f((0, 2)).double().cpu() for f in (v.amin, v.amax))
+        low, high = ((f((0, 2)) / theta).double().cpu() for f in (v.amin, v.amax))
         st.low, st.high = torch.minimum(st.low, low), torch.maximum(st.high, high)
-        number = bin_index(_some_positions(v)) + BINS * torch.arange(channels, device=v.device).view(1, -1, 1)
+        number = bin_index(_some_positions(v) / theta.view(-1, 1)) + BINS * torch.arange(channels, device=v.device).view(1, -1, 1)
         counts = torch.bincount(number.flatten(), minlength=channels * BINS)
         st.histogram += counts.view(channels, BINS).cpu()
+
+
+    def _theta(self, v: Tensor) -> Tensor:
+        """[C] or one number, in the type of v."""
+        theta = self.theta.to(v)
+        if theta.dim() == 0:
+            return theta.view(1)
+        return self.layout.by_channel(theta.expand(1, *self.layout.shape))[0, :, 0]
 
 
 def _some_positions(v: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from math import gcd, prod
+from math import ceil, gcd, prod
 from typing import Any
 
 import torch
@@ -34,7 +34,9 @@ BLOCKSIZE = 128
 RAISES = 3  # times that the damping is raised tenfold before a layer is given up
 EXACT = 2**24  # integers up to here are exact in float32
 CHUNK = 2**24  # values of x that are laid out at once, or of rows that are rounded at once
-AT_LEAST, PER_INPUT = 2**14, 32  # columns x that a Hessian is taken of, where there are so many
+AT_LEAST, PER_INPUT = 2**13, 12  # columns x that a Hessian is taken of, where there are so many
+PLENTY, FEWEST = 4, 64  # times more columns than are taken, and samples, that they are chosen from
+BLOCKS, WIDE = 4, 256  # rows of blocks that a sum of x x^T is made of, and from how many inputs on
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
 
 
@@ -79,6 +81,11 @@ def positions(module: nn.Module, x: Tensor) -> tuple[int, int]:
     return samples, found
 
 
+def enough(size: int) -> int:
+    """Columns x of that many inputs that a mean needs."""
+    return max(AT_LEAST, PER_INPUT * size)
+
+
 class Hessian:
     """Sum of x x^T and how many x; sums of parts add up to the whole.
 
@@ -99,10 +106,7 @@ class Hessian:
 
     def update(self, x: Tensor) -> None:
         """Take in one call's input, of any leading dimensions."""
-        x = x.detach().float()
-        if self.unit is not None:
-            x = (x / self.unit).round()
-        largest = float(x.abs().amax()) if x.numel() else 0.0
+        x = x.detach()
         samples, each = positions(self.module, x)
         if not self.every:
             self.every = self._stride(samples * each, each)
@@ -110,16 +114,26 @@ class Hessian:
         self.seen += samples * each
         picked = torch.arange(first, samples * each, self.every, device=x.device)
         for part in picked.split(max(1, CHUNK // (self.size * self.groups))):
-            laid = columns(self.module, x, part)
+            laid = columns(self.module, x, part).float()
+            if self.unit is not None:
+                laid = (laid / self.unit).round()
+            largest = float(laid.abs().amax()) if laid.numel() else 0.0
             if largest**2 * laid.shape[2] > EXACT:
                 laid = laid.double()
-            self.total += (laid @ laid.transpose(1, 2)).double()
+            self._add(laid)
             self.count += laid.shape[2]
+
+    def _add(self, laid: Tensor) -> None:
+        """x x^T of laid [groups, K, n]: what lies above the diagonal's blocks lies below it, too."""
+        size = -(-self.size // BLOCKS) if self.size >= WIDE else self.size
+        for i in range(0, self.size, size):
+            found = (laid[:, i : i + size] @ laid[:, i:].transpose(1, 2)).double()
+            self.total[:, i : i + size, i:] += found
+            self.total[:, i + size :, i : i + size] += found[:, :, size:].transpose(1, 2)
 
     def _stride(self, now: int, each: int) -> int:
         """How many positions make one that is taken, so that the same ones are not met in every sample."""
-        enough = max(AT_LEAST, PER_INPUT * self.size)
-        every = max(1, now * (self.calls or 0) // enough)
+        every = max(1, now * (self.calls or 0) // enough(self.size))
         while every > 1 and gcd(every, each) > 1:
             every += 1
         return every
@@ -281,7 +295,7 @@ def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
     reads = network.folded.discovery.projections
     units = {n: reads[n].factor if reads[n].reads == "count" else None for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
-    batches = len(network.prepared.packed) or len(network.prepared.kept)
+    batches = _batches(network, unit)
     found = {n: Hessian(network.folded.projection(n), once[n] * batches, units[n]) for n in unit}
     left: dict[str, int] = {}
 
@@ -296,7 +310,19 @@ def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
 
     handles = [network.folded.projection(n).register_forward_pre_hook(note(n)) for n in unit]
     with collected(handles, model):
-        for x in network.prepared.samples_again():
+        for x in network.prepared.samples_again(batches):
             left.update(once)
             forward(model, x)
     return found
+
+
+def _batches(network: Network, unit: tuple[str, ...]) -> int:
+    """Micro-batches that a unit's columns are chosen from: the first, with PLENTY for every projection."""
+    prepared, projections = network.prepared, network.folded.discovery.projections
+    samples = float(FEWEST)
+    for name in unit:
+        weight = network.folded.weight(name)
+        each = projections[name].macs / max(1, weight.numel())  # columns of one sample
+        samples = max(samples, PLENTY * enough(weight[0].numel()) / max(1.0, each))
+    size = prepared.kept[0].shape[prepared.batch_axis]
+    return min(len(prepared.packed) or len(prepared.kept), ceil(samples / max(1, size)))
