@@ -42,8 +42,9 @@ from ptq4snn.recipe import Recipe
 if TYPE_CHECKING:
     from ptq4snn.rounding.store import Rounded
 
-__all__ = ["Cache", "Prepared", "check_overrides", "join", "logits", "prepare"]
+__all__ = ["Cache", "Prepared", "check_overrides", "enough_samples", "join", "logits", "prepare"]
 
+LARGE = 2**16  # numbers of a sample
 KEPT = 10  # micro-batches that are kept as they are
 
 
@@ -230,10 +231,10 @@ def prepare(
     check_batch_axis(model, discovery.neurons, few, batch_axis)
     refuse_single_step(model, discovery)
     calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
-    verify(original, discovery, few)
+    verify(original, discovery, first_samples(few, batch_axis, 2, 1))
     folded = fold(model, discovery)
     leave_out(folded.model, FINISHES)
-    folded = exact_twin(folded, first.narrow(batch_axis, 0, min(SAMPLES, first.shape[batch_axis])))
+    folded = exact_twin(folded, first_samples(first, batch_axis, SAMPLES, 2))
     readout = find_readout(folded.model, few, batch_axis)
     stream = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
     tracers = _tracers(calibration, folded, recipe)
@@ -252,9 +253,24 @@ def prepare(
 
 def _tracers(calibration: Calibration, folded: Folded, recipe: Recipe) -> FloatTracers | None:
     """Traces on the way, where they will be wanted and it is known how many samples they are of."""
-    few = calibration.ahead(max(1, SAMPLED // recipe.micro_batch))
+    first = calibration.held_out[0]
+    wanted = enough_samples(first, calibration.batch_axis, SAMPLED, recipe.micro_batch)
+    few = calibration.ahead(max(1, wanted // recipe.micro_batch))
     judged = recipe.objective != "squared_error" or recipe.allocation not in ("uniform", "fit")
     return FloatTracers.of(folded, few, calibration.batch_axis) if few and judged else None
+
+
+def enough_samples(x: Tensor, batch_axis: int, most: int, least: int) -> int:
+    """How many samples like those of x tell enough where `most` do: of LARGE ones fewer, down to `least`, for
+    they have more positions."""
+    each = x.numel() // max(1, x.shape[batch_axis])
+    return most if each <= LARGE else min(most, max(least, most * LARGE // each))
+
+
+def first_samples(x: Tensor, batch_axis: int, most: int, least: int) -> Tensor:
+    """As many of x as `enough_samples` says."""
+    count = enough_samples(x, batch_axis, most, least)
+    return x.narrow(batch_axis, 0, min(count, x.shape[batch_axis]))
 
 
 def _needs_all(recipe: Recipe) -> bool:

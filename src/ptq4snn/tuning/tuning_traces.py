@@ -10,15 +10,16 @@ from torch import Tensor
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.observation.float_traces import FloatTracers
 from ptq4snn.observation.traces import SAMPLES, Trace, Tracer, record_traces
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepare import Prepared, enough_samples
 
 __all__ = ["float_traces", "quantized_trace", "quantized_tracer", "trace_batches", "with_float_spikes"]
 
 
 def trace_batches(prepared: Prepared) -> Sequence[Tensor]:
     """The samples that traces are taken of."""
-    size = max(1, prepared.kept[0].shape[prepared.batch_axis])
-    return prepared.kept[: max(1, SAMPLES // size)]
+    first, axis = prepared.kept[0], prepared.batch_axis
+    size = max(1, first.shape[axis])
+    return prepared.kept[: max(1, enough_samples(first, axis, SAMPLES, size) // size)]
 
 
 def _samples(prepared: Prepared) -> int:
