@@ -173,7 +173,7 @@ def scores(results: dict[str, Any], labels: list[str]) -> str:
         rows = {row["method"]: row for row in r["rows"]}
         for bits in BUDGETS:
             wanted = ["float", "W4/M32", *(f"{method} W4/M{bits}" for method in EQUAL)]
-            if bits in NOT_AT and len(NOT_AT[bits]) > 1 or not any(label in rows for label in wanted[2:]):
+            if (bits in NOT_AT and len(NOT_AT[bits]) > 1) or not any(label in rows for label in wanted[2:]):
                 continue  # hardly any coupling has it, or it was not measured
             cells = [spread(rows.get(label)) for label in wanted]
             lines.append("| " + " | ".join([f"`{name}`", f"{bits} bits", *cells]) + " |")

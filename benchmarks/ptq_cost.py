@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from ptq_cost_networks import NETWORKS
 from torch import Tensor
 
 from ptq4snn.api import quantize
@@ -31,7 +32,6 @@ from ptq4snn.data.sample import default_sample
 from ptq4snn.files import write_whole
 from ptq4snn.models.zoo import load_default
 from ptq4snn.runtime.measure import processor
-from ptq_cost_networks import NETWORKS
 
 MICRO_BATCH = 16
 RECIPES = {"fast": "fast+w4m4", "default": "w4m4", "paper, nearest": "paper+nearest+w4m4",
@@ -137,12 +137,15 @@ def main() -> None:
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
     torch.set_num_threads(1)
     if not args.write:
-        quantize(*NETWORKS["default"].make(4), "fast+w4m4", progress=False)  # imports
+        model, x = NETWORKS["default"].make(4)
+        quantize(model, x, RECIPES["fast"], progress=False)  # imports
         for name in args.network or NETWORKS:
             for recipe in args.recipe or RECIPES:
                 row = measure(name, recipe, args.rounds, args.samples)
                 results["networks"].setdefault(name, {})[recipe] = row
-                print(f"{name:24s} {recipe:16s} {row['passes']:5.1f} passes (goal {GOALS[recipe]})", flush=True)
+                print(
+                    f"{name:24s} {recipe:16s} {row['passes']:5.1f} passes (goal {GOALS[recipe]})", flush=True
+                )
                 write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
     if args.memory and not args.write:
         results["peak bytes"] = {str(n): peak_memory(n) for n in (MEMORY_SAMPLES, 4 * MEMORY_SAMPLES)}

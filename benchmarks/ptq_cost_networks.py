@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from runtime_parts.networks import tuned
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -14,7 +15,6 @@ from ptq4snn.data.event_sample import nmnist_sample
 from ptq4snn.data.sample import default_sample
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.zoo import MODELS, load_default
-from runtime_parts.networks import tuned
 
 __all__ = ["NETWORKS", "Network"]
 

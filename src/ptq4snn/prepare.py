@@ -120,10 +120,12 @@ class Prepared:
 
     def note_reported(self, found: Iterable[Tensor]) -> None:
         """Logits of the float model on the samples that report, which were computed on the way."""
-        left, joined = iter(found), []
+        joined: list[Tensor] = []
+        left = iter(found)
         for part in parts(self.reporting, self.batch_axis):
-            wanted, here = sum(x.shape[self.batch_axis] for x in part), []
-            while sum(map(len, here)) < wanted:
+            wanted = sum(x.shape[self.batch_axis] for x in part)
+            here: list[Tensor] = []
+            while sum(len(x) for x in here) < wanted:
                 here.append(next(left))
             joined.append(torch.cat(here))
         self.cache.reported = joined

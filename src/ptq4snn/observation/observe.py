@@ -75,10 +75,11 @@ class NeuronObserver:
         st.steps += s.shape[0] * s.shape[2]
         low, high = ((f((0, 2)) / theta).double().cpu() for f in (v.amin, v.amax))
         st.low, st.high = torch.minimum(st.low, low), torch.maximum(st.high, high)
-        number = bin_index(_some_positions(v) / theta.view(-1, 1)) + BINS * torch.arange(channels, device=v.device).view(1, -1, 1)
+        number = bin_index(_some_positions(v) / theta.view(-1, 1)) + BINS * torch.arange(
+            channels, device=v.device
+        ).view(1, -1, 1)
         counts = torch.bincount(number.flatten(), minlength=channels * BINS)
         st.histogram += counts.view(channels, BINS).cpu()
-
 
     def _theta(self, v: Tensor) -> Tensor:
         """[C] or one number, in the type of v."""

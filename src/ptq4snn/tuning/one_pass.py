@@ -37,9 +37,7 @@ class _Enough(Exception):
     """All neurons have had their turn."""
 
 
-def traces_in_order(
-    prepared: Prepared, model: QuantizedModel, names: Sequence[str], tune: Tune
-) -> None:
+def traces_in_order(prepared: Prepared, model: QuantizedModel, names: Sequence[str], tune: Tune) -> None:
     """Hand `tune` the trace of every neuron of `names`, in execution order; it sees what was tuned before."""
     left = dict.fromkeys(names)
     with stepping(prepared.progress, len(names), "tuning states") as advance:
