@@ -134,7 +134,6 @@ def main() -> None:
         quantize_stream(args.memory_of)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         return
-    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
     torch.set_num_threads(1)
     if not args.write:
         model, x = NETWORKS["default"].make(4)
@@ -142,15 +141,22 @@ def main() -> None:
         for name in args.network or NETWORKS:
             for recipe in args.recipe or RECIPES:
                 row = measure(name, recipe, args.rounds, args.samples)
-                results["networks"].setdefault(name, {})[recipe] = row
                 print(
                     f"{name:24s} {recipe:16s} {row['passes']:5.1f} passes (goal {GOALS[recipe]})", flush=True
                 )
-                write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    if args.memory and not args.write:
-        results["peak bytes"] = {str(n): peak_memory(n) for n in (MEMORY_SAMPLES, 4 * MEMORY_SAMPLES)}
-        write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    write_whole(PAGE, written(results))
+                keep("networks", {name: {recipe: row}})
+        if args.memory:
+            keep("peak bytes", {str(n): peak_memory(n) for n in (MEMORY_SAMPLES, 4 * MEMORY_SAMPLES)})
+    write_whole(PAGE, written(json.loads(RESULTS.read_text("utf-8"))))
+
+
+def keep(part: str, found: dict[str, Any]) -> None:
+    """Add to the stored results, as they are now."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
+    known = results.setdefault(part, {})
+    for name, value in found.items():
+        known[name] = {**known.get(name, {}), **value} if isinstance(value, dict) else value
+    write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
