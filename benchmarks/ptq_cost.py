@@ -1,10 +1,11 @@
-"""What quantization costs, as a ratio to one float pass over the same samples, measured in one run.
+"""What quantization costs, in float passes over the same samples, measured in one run.
 
-    python benchmarks/ptq_cost.py [--samples 1024] [--rounds 3]
+    python benchmarks/ptq_cost.py [--network NAME ...] [--recipe NAME ...] [--rounds 1] [--memory] [--write]
 
-Prints the paper's pipeline on nearest weights without the (beta, P) grid (goal: at most 4.5 passes) and with
-the grid (at most 7), the library's default, and the peak memory of the process for one and four times the
-samples, which must not grow with them where nothing but nearest rounding is asked for.
+A float pass stands before and after each way to quantize; a cost is the processor time of one thread over the
+mean of both, the median of the rounds. What Python imports on first use is imported before. Results are kept
+in benchmarks/ptq_cost.json, with CPU and date, and the table of docs/results.md is written from it (--write:
+only that). --memory adds the peak of a process for one and four times 1,024 samples.
 """
 
 from __future__ import annotations
@@ -17,25 +18,35 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import torch
+from ptq_cost_networks import NETWORKS
 from torch import Tensor
 
 from ptq4snn.api import quantize
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
+from ptq4snn.files import write_whole
 from ptq4snn.models.zoo import load_default
+from ptq4snn.runtime.measure import processor
 
 MICRO_BATCH = 16
-PAPER = "paper+nearest+w4m4"
+RECIPES = {"fast": "fast+w4m4", "default": "w4m4", "paper, nearest": "paper+nearest+w4m4",
+           "paper, GPTQ": "paper+gptq+w4m4"}  # fmt: skip
+GOALS = {"fast": 4, "default": 8, "paper, nearest": 7, "paper, GPTQ": 7}
+RESULTS = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+BEGIN, END = "<!-- quantization cost -->", "<!-- end of quantization cost -->"
+MEMORY_SAMPLES = 1024
 
 
 def seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def float_pass(model: torch.nn.Module, x: Tensor) -> None:
@@ -44,24 +55,22 @@ def float_pass(model: torch.nn.Module, x: Tensor) -> None:
             model(batch)
 
 
-def ratios(samples: int, rounds: int) -> dict[str, float]:
-    """Medians of interleaved rounds: a float pass before and after each way to quantize."""
-    model, x = load_default(), normalize(default_sample()[0])[:samples]
+def measure(name: str, recipe: str, rounds: int, samples: int | None) -> dict[str, Any]:
+    """Passes that one recipe costs on one network."""
+    network = NETWORKS[name]
+    model, x = network.make(samples or network.samples)
     float_pass(model, x)  # warm up
-    point = {"beta": 0.8, "percentile": 98.0}
-    ways: tuple[tuple[str, Any, dict[str, Any]], ...] = (
-        ("without grid", PAPER, point),
-        ("with grid", PAPER, {}),
-        ("default", "w4m4", {}),
-    )
-    found: dict[str, list[float]] = {name: [] for name, _, _ in ways}
+    costs, passes = [], []
     for _ in range(rounds):
-        for name, recipe, changes in ways:
-            before = seconds(lambda: float_pass(model, x))
-            work = seconds(partial(quantize, model, x, recipe, **changes))
-            after = seconds(lambda: float_pass(model, x))
-            found[name].append(2 * work / (before + after))
-    return {name: statistics.median(values) for name, values in found.items()}
+        before = seconds(lambda: float_pass(model, x))
+        work = seconds(lambda: quantize(model, x, RECIPES[recipe], progress=False))
+        after = seconds(lambda: float_pass(model, x))
+        passes.append((before + after) / 2)
+        costs.append(work / passes[-1])
+    return {
+        "passes": statistics.median(costs), "float_seconds": statistics.median(passes), "samples": len(x),
+        "rounds": rounds, "processor": processor(), "date": date.today().isoformat(),
+    }  # fmt: skip
 
 
 def peak_memory(samples: int) -> int:
@@ -79,32 +88,75 @@ def quantize_stream(samples: int) -> None:
         for i in range(0, samples, 64):
             yield normalize(images[[j % len(images) for j in range(i, min(i + 64, samples))]])
 
-    quantize(load_default(), stream(), PAPER, calibration=samples, beta=0.8, percentile=98.0)
+    recipe = RECIPES["paper, nearest"]
+    quantize(load_default(), stream(), recipe, calibration=samples, beta=0.8, percentile=98.0)
+
+
+def table(results: dict[str, Any]) -> str:
+    head = ["network", "samples", *(f"{name} (goal {GOALS[name]})" for name in RECIPES), "a float pass"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name, found in results["networks"].items():
+        any_row = next(iter(found.values()))
+        cells = [f"{found[r]['passes']:.1f}" if r in found else "" for r in RECIPES]
+        seconds_of = f"{any_row['float_seconds']:.2f} s"
+        row = [f"`{name}`, {NETWORKS[name].about}", str(any_row["samples"]), *cells, seconds_of]
+        lines.append("| " + " | ".join(row) + " |")
+    rows = [r for found in results["networks"].values() for r in found.values()]
+    where = sorted({f"{r['processor']}, {r['date']}" for r in rows})
+    lines += ["", f"One thread of {'; '.join(where)}."]
+    if peaks := results.get("peak bytes"):
+        sizes = ", ".join(f"{b / 2**20:.0f} MiB for {int(n):,} samples" for n, b in peaks.items())
+        lines[-1] += f" Peak memory of the paper's states on nearest weights: {sizes}."
+    return "\n".join(lines)
+
+
+def written(results: dict[str, Any]) -> str:
+    """The page with the table that the results give."""
+    text = PAGE.read_text("utf-8")
+    return text.split(BEGIN)[0] + f"{BEGIN}\n{table(results)}\n{END}" + text.split(END)[1]
+
+
+def arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    p.add_argument("--network", action="append", choices=list(NETWORKS))
+    p.add_argument("--recipe", action="append", choices=list(RECIPES))
+    p.add_argument("--samples", type=int, help="instead of each network's own number")
+    p.add_argument("--rounds", type=int, default=1)
+    p.add_argument("--memory", action="store_true")
+    p.add_argument("--write", action="store_true", help="only write the table anew")
+    p.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
+    return p.parse_args()
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    p.add_argument("--samples", type=int, default=1024)
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
-    p.add_argument("--json", action="store_true")
-    a = p.parse_args()
-    if a.memory_of is not None:
-        quantize_stream(a.memory_of)
+    args = arguments()
+    if args.memory_of is not None:
+        quantize_stream(args.memory_of)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         return
-    result = {"samples": a.samples, **ratios(a.samples, a.rounds)}
-    sizes = (a.samples, 4 * a.samples)
-    result["peak bytes"] = {str(n): peak_memory(n) for n in sizes}
-    if a.json:
-        print(json.dumps(result, indent=1))
-        return
-    print(f"samples                          {a.samples}")
-    print(f"pipeline without grid            {result['without grid']:.2f} float passes (goal 4.5)")
-    print(f"pipeline with its grid           {result['with grid']:.2f} float passes (goal 7)")
-    print(f"the library's default            {result['default']:.2f} float passes")
-    for n in sizes:
-        print(f"peak memory with {n:5d} samples   {result['peak bytes'][str(n)] / 2**20:.0f} MiB")
+    torch.set_num_threads(1)
+    if not args.write:
+        model, x = NETWORKS["default"].make(4)
+        quantize(model, x, RECIPES["fast"], progress=False)  # imports
+        for name in args.network or NETWORKS:
+            for recipe in args.recipe or RECIPES:
+                row = measure(name, recipe, args.rounds, args.samples)
+                print(
+                    f"{name:24s} {recipe:16s} {row['passes']:5.1f} passes (goal {GOALS[recipe]})", flush=True
+                )
+                keep("networks", {name: {recipe: row}})
+        if args.memory:
+            keep("peak bytes", {str(n): peak_memory(n) for n in (MEMORY_SAMPLES, 4 * MEMORY_SAMPLES)})
+    write_whole(PAGE, written(json.loads(RESULTS.read_text("utf-8"))))
+
+
+def keep(part: str, found: dict[str, Any]) -> None:
+    """Add to the stored results, as they are now."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
+    known = results.setdefault(part, {})
+    for name, value in found.items():
+        known[name] = {**known.get(name, {}), **value} if isinstance(value, dict) else value
+    write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import ptq4snn
 from ptq4snn import progress
 from ptq4snn.experiments.compare import compare
-from ptq4snn.progress import Lines, RichProgress, Silent, chosen, for_terminal, note
+from ptq4snn.progress import Lines, RichProgress, Silent, chosen, for_terminal, note, stepping
 
 
 def test_silent_when_piped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,3 +93,22 @@ def test_the_api_shows_bars_on_a_terminal(
     own = Told()
     ptq4snn.quantize(small_model(), x, progress=own, **few)
     assert own.descriptions
+
+
+def test_work_that_is_no_loop_advances_a_bar() -> None:
+    shown: list[int] = []
+
+    class Counting:
+        def track(self, iterable: Iterable[Any], total: int | None, description: str) -> Iterator[Any]:
+            assert (total, description) == (3, "work")
+            for i in iterable:
+                yield i
+                shown.append(i)
+
+    with stepping(Counting(), 3, "work") as advance:
+        assert shown == []
+        for done in ([0], [0, 1], [0, 1, 2]):
+            advance()
+            assert shown == done
+    with pytest.raises(KeyError), stepping(RichProgress(), 3, "work"):
+        raise KeyError

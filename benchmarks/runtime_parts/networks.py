@@ -43,11 +43,11 @@ def sdt_2_256(rate: float, T: int = 4) -> nn.Module:
     return tuned(SpikeDrivenTransformer(width=256, depth=2, T=T), rate)
 
 
-def tuned(model: nn.Module, rate: float, seed: int = 0) -> nn.Module:
-    """The model in evaluation mode, its neurons firing at `rate` on the tuning images."""
+def tuned(model: nn.Module, rate: float, seed: int = 0, x: Tensor | None = None) -> nn.Module:
+    """The model in evaluation mode, its neurons firing at `rate` on x, else on the tuning images."""
     draw(model, torch.Generator().manual_seed(seed))
     model.eval()
-    x = images(TUNING_IMAGES, test=False)
+    x = images(TUNING_IMAGES, test=False) if x is None else x
     norm_of = single_norms(model, x[:2])
     handles = []
     for name, m in model.named_modules():

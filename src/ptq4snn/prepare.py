@@ -33,8 +33,10 @@ from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same
 from ptq4snn.modules.running import fastest
 from ptq4snn.numerics.device import check_device
 from ptq4snn.numerics.finishing import FINISHES
+from ptq4snn.observation.float_traces import FloatTracers
 from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.observation.reliability import Sensitivity
+from ptq4snn.observation.traces import SAMPLES as SAMPLED
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
@@ -43,8 +45,9 @@ from ptq4snn.team import SOLO, Team
 if TYPE_CHECKING:
     from ptq4snn.rounding.store import Rounded
 
-__all__ = ["Cache", "Prepared", "check_overrides", "join", "logits", "prepare"]
+__all__ = ["Cache", "Prepared", "check_overrides", "enough_samples", "join", "logits", "prepare"]
 
+LARGE = 2**16  # numbers of a sample
 KEPT = 10  # micro-batches that are kept as they are
 
 
@@ -102,19 +105,34 @@ class Prepared:
     def float_logits(self) -> list[Tensor]:
         """Logits of the float model on the samples that choose."""
         if not self.cache.logits:
-            batches = join(self.held_out, self.batch_axis)
-            self.cache.logits = list(logits(self.folded.model, batches, self.readout, self.team))
+            self.cache.logits = self.logits_of_float(self.held_out)
         return self.cache.logits
 
+    def logits_of_float(self, batches: Sequence[Tensor]) -> list[Tensor]:
+        """Of the float model as it is now, in batches as `join` makes them. It runs on micro-batches: unlike
+        the packed runtime, torch is no faster on larger ones."""
+        found = logits(self.folded.model, batches, self.readout, self.team)
+        return [torch.cat([next(found) for _ in part]) for part in parts(batches, self.batch_axis)]
+
     def reported_logits(self) -> list[Tensor]:
-        """Logits of the float model on the samples that report, in batches as `join` makes them."""
+        """Logits of the float model on the samples that report."""
         if not self.reporting:
             return self.float_logits()
-        batches = join(self.reported, self.batch_axis)
         if not self.cache.reported:
-            self.cache.reported = list(logits(self.folded.model, batches, self.readout, self.team))
-        lengths = [x.shape[self.batch_axis] for x in batches]
-        return list(torch.cat(self.cache.reported).split(lengths))
+            self.cache.reported = self.logits_of_float(self.reporting)
+        return self.cache.reported
+
+    def note_reported(self, found: Iterable[Tensor]) -> None:
+        """Logits of the float model on the samples that report, which were computed on the way."""
+        joined: list[Tensor] = []
+        left = iter(found)
+        for part in parts(self.reporting, self.batch_axis):
+            wanted = sum(x.shape[self.batch_axis] for x in part)
+            here: list[Tensor] = []
+            while sum(len(x) for x in here) < wanted:
+                here.append(next(left))
+            joined.append(torch.cat(here))
+        self.cache.reported = joined
 
     def divergence(self, model: nn.Module) -> tuple[float, float]:
         """Mean KL to the float model and share of equal decisions on the samples that choose."""
@@ -149,16 +167,21 @@ def logits(
 
 
 def join(batches: Sequence[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
-    """Batches of up to `count` micro-batches of one length: no integer depends on the batch, and large ones
-    run faster."""
-    parts: list[list[Tensor]] = []
+    """Batches of up to `count` micro-batches of one length: no integer depends on the batch, and the runtime
+    is faster on large ones."""
+    return [torch.cat(part, batch_axis) for part in parts(batches, batch_axis, count)]
+
+
+def parts(batches: Sequence[Tensor], batch_axis: int, count: int = 4) -> list[list[Tensor]]:
+    """What `join` puts together."""
+    found: list[list[Tensor]] = []
     for x in batches:
-        fits = parts and len(parts[-1]) < count and sizes(x, batch_axis) == sizes(parts[-1][0], batch_axis)
+        fits = found and len(found[-1]) < count and sizes(x, batch_axis) == sizes(found[-1][0], batch_axis)
         if fits:
-            parts[-1].append(x)
+            found[-1].append(x)
         else:
-            parts.append([x])
-    return [torch.cat(p, batch_axis) for p in parts]
+            found.append([x])
+    return found
 
 
 def check_weights(model: nn.Module) -> None:
@@ -222,24 +245,48 @@ def prepare(
     check_batch_axis(model, discovery.neurons, few, batch_axis)
     refuse_single_step(model, discovery)
     calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
-    verify(original, discovery, few)
+    verify(original, discovery, first_samples(few, batch_axis, 2, 1))
     folded = fold(model, discovery)
     leave_out(folded.model, FINISHES)
-    folded = exact_twin(folded, first.narrow(batch_axis, 0, min(SAMPLES, first.shape[batch_axis])))
+    folded = exact_twin(folded, first_samples(first, batch_axis, SAMPLES, 2))
     readout = find_readout(folded.model, few, batch_axis)
     stream = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
+    tracers = _tracers(calibration, folded, recipe) if team.size == 1 else None
     with team.raised_in_all("statistics"):
-        seen = observe(folded, (x for _, x in team.deal(stream)), batch_axis)
+        seen = observe(folded, (x for _, x in team.deal(stream)), batch_axis, tracers)
     seen = reduce(Observation.merge, team.all(seen, "statistics"))
     if seen.samples == 0:  # all samples are held out: observe those
         seen = observe(folded, calibration.held_out, batch_axis)
     _warn_if_silent(seen, folded)
     held_out = tuple(calibration.held_out)
     kept = tuple(calibration.kept) or held_out
+    cache = Cache(traces={} if tracers is None else tracers.traces())
     return Prepared(
         model, folded, seen, readout, batch_axis, held_out, kept, calibration.total, progress,
-        excluded, tuple(calibration.packed), tuple(calibration.reporting), team=team,
+        excluded, tuple(calibration.packed), tuple(calibration.reporting), team=team, cache=cache,
     )  # fmt: skip
+
+
+def _tracers(calibration: Calibration, folded: Folded, recipe: Recipe) -> FloatTracers | None:
+    """Traces on the way, where they will be wanted and it is known how many samples they are of."""
+    first = calibration.held_out[0]
+    wanted = enough_samples(first, calibration.batch_axis, SAMPLED, recipe.micro_batch)
+    few = calibration.ahead(max(1, wanted // recipe.micro_batch))
+    judged = recipe.objective != "squared_error" or recipe.allocation not in ("uniform", "fit")
+    return FloatTracers.of(folded, few, calibration.batch_axis) if few and judged else None
+
+
+def enough_samples(x: Tensor, batch_axis: int, most: int, least: int) -> int:
+    """How many samples like those of x tell enough where `most` do: of LARGE ones fewer, down to `least`, for
+    they have more positions."""
+    each = x.numel() // max(1, x.shape[batch_axis])
+    return most if each <= LARGE else min(most, max(least, most * LARGE // each))
+
+
+def first_samples(x: Tensor, batch_axis: int, most: int, least: int) -> Tensor:
+    """As many of x as `enough_samples` says."""
+    count = enough_samples(x, batch_axis, most, least)
+    return x.narrow(batch_axis, 0, min(count, x.shape[batch_axis]))
 
 
 def _needs_all(recipe: Recipe) -> bool:

@@ -61,3 +61,10 @@ def test_speed_and_memory(benchmark: Any) -> None:
     ):
         text = path.read_text("utf-8")
         assert f"<!-- {mark} -->" in text and page.written(path, results) == text
+
+
+def test_what_quantization_costs(benchmark: Any) -> None:
+    cost = benchmark("ptq_cost")
+    results = json.loads(cost.RESULTS.read_text("utf-8"))
+    assert results["networks"]
+    assert cost.written(results) == cost.PAGE.read_text("utf-8")

@@ -208,3 +208,16 @@ def test_units_of_another_graph_are_not_taken(tmp_path: Path) -> None:
     other.model.register_forward_pre_hook(lambda m, args: (args[0] * 0.5,))
     rounded(other, recipe)
     assert len(set(tmp_path.iterdir())) == 2 * len(files)
+
+
+def test_stretches_keep_the_order_and_bound_passes_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = fresh("sew").folded
+    names = list(folded.discovery.projections)
+    single = [(n,) for n in names]
+    monkeypatch.setattr(stage, "STRETCHES", 3)
+    found = stage.stretches(folded, single)
+    assert [n for unit in found for n in unit] == names
+    assert 1 < len(found) <= 3
+    monkeypatch.setattr(stage, "HELD", 0)  # no room for two
+    assert stage.stretches(folded, single) == single
+    assert stage.stretches(folded, single[:2]) == single[:2]

@@ -28,9 +28,9 @@ __all__ = ["Dynamics", "Reference", "Replay", "raised", "replay_cost"]
 COUNT_WEIGHT, RATE_WEIGHT = 0.5, 2.0
 COARSEST = 1  # a step is at most 2 theta
 NARROWEST = -2  # all levels together span at least theta / 4
-PREVIEW = 128  # trajectories that tell which candidates are worth all of them
-WORTH = 4  # times fewer than there are, at least
-FINALISTS = 6  # of a channel
+PREVIEW = 256  # trajectories that tell which candidates are worth all of them
+WORTH = 3  # times fewer than there are, at least
+FINALISTS = 8  # of a channel
 TIE = 0.01  # of a whole threshold of difference, so that it only decides between equals
 Levels = tuple[Tensor, ...]  # least and largest level, for all channels or [C, 1]
 

@@ -165,6 +165,13 @@ class Calibration:
             self.held_out = self._ahead[:1]
         return self.held_out[0]
 
+    def ahead(self, count: int) -> list[Tensor]:
+        """The first `count` micro-batches that `stream` will hand out, or all if they are fewer; empty where
+        that is not known yet."""
+        read = len(self._ahead) + self._apart
+        known = len(self._ahead) >= count or read < 4 * -(-self.holdout // self.size)
+        return self._ahead[:count] if known else []
+
     def cast(self, kind: torch.dtype) -> Tensor:
         """All samples in this type from here on; returns the first micro-batch again."""
         self._kind = kind

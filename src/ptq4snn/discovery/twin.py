@@ -9,7 +9,7 @@ same in any order where no partial sum is rounded:
 
     x and w as integers of 25 and 28 bits: float64 holds every partial sum      (those that read real numbers)
 
-    w = hi + lo, x whole numbers: float32 holds the partial sums of each        (those that read counts of events)
+    w = hi + lo, x whole numbers: float32 holds the partial sums of each        (those that read event counts)
 
 The steps are powers of two, one for each output channel, found on a few samples with room for sums twice as
 large. What is left between projections is elementwise, and rounded alike everywhere.
@@ -184,7 +184,8 @@ class RealReader:
             shape[channel_axis(module)] = -1
             sums.append(_apply(module, x, integers.view_as(weight).to(x)) * step.to(x).view(shape))
             rows, step = rows - integers * step[:, None], step / 2 ** (bits + 1)
-        return (sums[0] + sums[1]).contiguous()
+        y: Tensor = sums[0] + sums[1]
+        return y.contiguous()
 
 
 def _channels_last(x: Tensor, rank: int) -> Tensor:

@@ -130,7 +130,7 @@ class Outputs:
 def _lockstep(prepared: Prepared, model: QuantizedModel, meters: dict[str, NeuronMeter]) -> Outputs:
     """Run both models over all samples that report."""
     axis, size = prepared.batch_axis, _part_size(prepared)
-    found, seen = Outputs(axis), []
+    found, seen = Outputs(axis), []  # logits of the float model
     for batch in prepared.progress.track(prepared.reported, len(prepared.reported), "comparing with float"):
         for x in batch.split(size, axis):
             for meter in meters.values():
@@ -142,7 +142,7 @@ def _lockstep(prepared: Prepared, model: QuantizedModel, meters: dict[str, Neuro
                     logits.append(prepared.readout(network(x)))
             found.add(x, *logits)
             seen.append(logits[0])
-    prepared.cache.reported = seen
+    prepared.note_reported(seen)
     return found
 
 

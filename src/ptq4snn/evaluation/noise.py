@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.modules.readout import mean_divergence
-from ptq4snn.prepare import join, logits
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
@@ -48,9 +47,8 @@ def jittered(folded: Folded, seed: int = 0) -> Iterator[None]:
 def noise_floor(prepared: Prepared) -> tuple[float, float]:
     """KL and agreement of the jittered float model with the float model on the samples that report."""
     if prepared.cache.noise is None:
-        model, batches = prepared.folded.model, join(prepared.reported, prepared.batch_axis)
         expected = prepared.reported_logits()
         with jittered(prepared.folded):
-            found = list(logits(model, batches, prepared.readout, prepared.team))
+            found = prepared.logits_of_float(prepared.reported)
         prepared.cache.noise = mean_divergence(zip(expected, found, strict=True))
     return prepared.cache.noise

@@ -51,15 +51,24 @@ def first_tensor(output: Any) -> Tensor:
     raise UnsupportedModel("the model returns no tensor; return the logits")
 
 
-def find_readout(model: nn.Module, x: Tensor, batch_axis: int) -> Readout:
-    """Run a few samples and twice as many: the axis that grows with them is the batch."""
-    few = x.narrow(batch_axis, 0, min(2, x.shape[batch_axis]))  # some norms need more than one
-    shapes = []
-    for batch in (few, torch.cat([few, few], batch_axis)):
-        reset_neurons(model)
-        with torch.no_grad():
-            shapes.append(first_tensor(model(batch)).shape)
+def _output_shape(model: nn.Module, x: Tensor) -> torch.Size:
     reset_neurons(model)
+    try:
+        with torch.no_grad():
+            return first_tensor(model(x)).shape
+    finally:
+        reset_neurons(model)
+
+
+def find_readout(model: nn.Module, x: Tensor, batch_axis: int) -> Readout:
+    """Run two samples and one, or three: the axis that changes with them is the batch."""
+    one = x.narrow(batch_axis, 0, 1)
+    two = torch.cat([one, one], batch_axis)
+    shapes = [_output_shape(model, two)]
+    try:
+        shapes.append(_output_shape(model, one))
+    except (RuntimeError, ValueError):  # some norms need more than one
+        shapes.append(_output_shape(model, torch.cat([two, one], batch_axis)))
     axes = [i for i, (a, b) in enumerate(zip(*shapes, strict=False)) if a != b]
     if len(axes) != 1:
         raise UnsupportedModel(

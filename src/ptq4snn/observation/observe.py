@@ -14,7 +14,9 @@ from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.network.state_layout import Layout
 from ptq4snn.observation.channel_statistics import BINS, ChannelStatistics, bin_index
+from ptq4snn.observation.float_traces import FloatTracers
 from ptq4snn.observation.input_statistics import InputStatistics
+from ptq4snn.observation.traces import Tracer
 
 __all__ = ["Observation", "observe"]
 
@@ -65,16 +67,26 @@ class NeuronObserver:
         if not self.held:
             return
         s = self.layout.by_channel(torch.cat([s for s, _ in self.held]))  # [steps * B, C, P]
-        v = self.layout.by_channel(torch.cat([v for _, v in self.held]) / self.theta.to(self.held[0][1]))
+        v = self.layout.by_channel(torch.cat([v for _, v in self.held]))
+        theta = self._theta(v)
         self.held, self.size = [], 0
         st, channels = self.statistics, self.layout.channels
         st.spikes += s.sum((0, 2), dtype=torch.float64).long().cpu()
         st.steps += s.shape[0] * s.shape[2]
-        low, high = (f((0, 2)).double().cpu() for f in (v.amin, v.amax))
+        low, high = ((f((0, 2)) / theta).double().cpu() for f in (v.amin, v.amax))
         st.low, st.high = torch.minimum(st.low, low), torch.maximum(st.high, high)
-        number = bin_index(_some_positions(v)) + BINS * torch.arange(channels, device=v.device).view(1, -1, 1)
+        number = bin_index(_some_positions(v) / theta.view(-1, 1)) + BINS * torch.arange(
+            channels, device=v.device
+        ).view(1, -1, 1)
         counts = torch.bincount(number.flatten(), minlength=channels * BINS)
         st.histogram += counts.view(channels, BINS).cpu()
+
+    def _theta(self, v: Tensor) -> Tensor:
+        """[C] or one number, in the type of v."""
+        theta = self.theta.to(v)
+        if theta.dim() == 0:
+            return theta.view(1)
+        return self.layout.by_channel(theta.expand(1, *self.layout.shape))[0, :, 0]
 
 
 def _some_positions(v: Tensor) -> Tensor:
@@ -95,7 +107,6 @@ def _neuron_observers(folded: Folded) -> dict[str, NeuronObserver]:
         observer = NeuronObserver(
             info.layout, theta, info.stream is not None, ChannelStatistics.empty(info.layout.channels)
         )
-        folded.core(name).probe = observer
         observers[name] = observer
     return observers
 
@@ -140,13 +151,35 @@ def _largest(x: Tensor, axis: int) -> Tensor:
     return x.movedim(axis, 0).flatten(1).amax(1).double().cpu()
 
 
-def observe(folded: Folded, batches: Iterable[Tensor], batch_axis: int) -> Observation:
-    """Run the float model over the micro-batches and count."""
+@dataclass(frozen=True)
+class Both:
+    """Two probes in one."""
+
+    observer: NeuronObserver
+    tracer: Tracer
+
+    def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
+        self.observer(x, h, s, v, t)
+        self.tracer(x, h, s, v, t)
+
+
+def _attach(folded: Folded, observers: dict[str, NeuronObserver], tracers: FloatTracers | None) -> None:
+    traced = {} if tracers is None else tracers.by_neuron
+    for name, observer in observers.items():
+        folded.core(name).probe = Both(observer, traced[name]) if name in traced else observer
+
+
+def observe(
+    folded: Folded, batches: Iterable[Tensor], batch_axis: int, tracers: FloatTracers | None = None
+) -> Observation:
+    """Run the float model over the micro-batches and count; the first of them are traced on the way."""
     observers = _neuron_observers(folded)
     seen = Observation({n: o.statistics for n, o in observers.items()}, {}, {})
     handles = _watch_projections(folded, seen)
     try:
-        for x in batches:
+        for number, x in enumerate(batches):
+            traced = tracers is not None and number < tracers.batches
+            _attach(folded, observers, tracers if traced else None)
             reset_neurons(folded.model)
             with torch.no_grad():
                 folded.model(x)

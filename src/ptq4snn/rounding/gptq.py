@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from math import gcd, prod
+from math import ceil, gcd, prod
 from typing import Any
 
 import torch
@@ -36,6 +36,8 @@ RAISES = 3  # times that the damping is raised tenfold before a layer is given u
 EXACT = 2**24  # integers up to here are exact in float32
 CHUNK = 2**24  # values of x that are laid out at once, or of rows that are rounded at once
 AT_LEAST, PER_INPUT = 2**14, 32  # columns x that a Hessian is taken of, where there are so many
+PLENTY, FEWEST = 4, 64  # times more columns than are taken, and samples, that they are chosen from
+BLOCKS, WIDE = 4, 256  # rows of blocks that a sum of x x^T is made of, and from how many inputs on
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
 
 
@@ -80,6 +82,11 @@ def positions(module: nn.Module, x: Tensor) -> tuple[int, int]:
     return samples, found
 
 
+def enough(size: int) -> int:
+    """Columns x of that many inputs that a mean needs."""
+    return max(AT_LEAST, PER_INPUT * size)
+
+
 class Hessian:
     """Sum of x x^T and how many x; sums of parts add up to the whole.
 
@@ -97,9 +104,7 @@ class Hessian:
         self.total = torch.zeros(self.groups, self.size, self.size, dtype=torch.float64, device=weight.device)
         self.count = self.seen = self.before = self.number = 0
         self.share = 1.0
-        self.parts: dict[
-            int, Tensor
-        ] = {}  # of micro-batches whose sums are not exact, where they are dealt out
+        self.parts: dict[int, Tensor] = {}  # by micro-batch, where sums are not exact
         self.every = 0  # of all positions; 0: not known yet
 
     def begin(self, number: int, share: float, once: int) -> None:
@@ -115,10 +120,7 @@ class Hessian:
 
     def update(self, x: Tensor) -> None:
         """Take in one call's input, of any leading dimensions."""
-        x = x.detach().float()
-        if self.unit is not None:
-            x = (x / self.unit).round()
-        largest = float(x.abs().amax()) if x.numel() else 0.0
+        x = x.detach()
         samples, each = positions(self.module, x)
         full = round(samples * each / self.share)
         if not self.every:
@@ -127,24 +129,29 @@ class Hessian:
         self.seen += samples * each
         picked = torch.arange(first, samples * each, self.every, device=x.device)
         for part in picked.split(max(1, CHUNK // (self.size * self.groups))):
-            laid = columns(self.module, x, part)
+            laid = columns(self.module, x, part).float()
+            if self.unit is not None:
+                laid = (laid / self.unit).round()
+            largest = float(laid.abs().amax()) if laid.numel() else 0.0
             if largest**2 * laid.shape[2] > EXACT:
                 laid = laid.double()
-            self._add((laid @ laid.transpose(1, 2)).double())
+            self._add(laid)
             self.count += laid.shape[2]
 
-    def _add(self, product: Tensor) -> None:
-        if self.unit is not None:
-            self.total += product
-        elif self.number in self.parts:
-            self.parts[self.number] += product
-        else:
-            self.parts[self.number] = product
+    def _add(self, laid: Tensor) -> None:
+        """x x^T of laid [groups, K, n]: what lies above the diagonal's blocks lies below it, too."""
+        total = self.total
+        if self.unit is None:
+            total = self.parts.setdefault(self.number, torch.zeros_like(total))
+        size = -(-self.size // BLOCKS) if self.size >= WIDE else self.size
+        for i in range(0, self.size, size):
+            found = (laid[:, i : i + size] @ laid[:, i:].transpose(1, 2)).double()
+            total[:, i : i + size, i:] += found
+            total[:, i + size :, i : i + size] += found[:, :, size:].transpose(1, 2)
 
     def _stride(self, now: int, each: int) -> int:
         """How many positions make one that is taken, so that the same ones are not met in every sample."""
-        enough = max(AT_LEAST, PER_INPUT * self.size)
-        every = max(1, now * (self.calls or 0) // enough)
+        every = max(1, now * (self.calls or 0) // enough(self.size))
         while every > 1 and gcd(every, each) > 1:
             every += 1
         return every
@@ -310,7 +317,7 @@ def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
     reads = network.folded.discovery.projections
     units = {n: reads[n].factor if reads[n].reads == "count" else None for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
-    batches = len(network.prepared.packed) or len(network.prepared.kept)
+    batches = _batches(network, unit)
     found = {n: Hessian(network.folded.projection(n), once[n] * batches, units[n]) for n in unit}
     left: dict[str, int] = {}
 
@@ -327,7 +334,7 @@ def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
     prepared = network.prepared
     axis, full = prepared.batch_axis, 0
     with collected(handles, model), prepared.team.raised_in_all("second moments"):
-        for i, x in enumerate(prepared.samples_again()):
+        for i, x in enumerate(prepared.samples_again(batches)):
             full = full or x.shape[axis]  # the last may be smaller
             if not prepared.team.mine(i):
                 continue
@@ -352,3 +359,15 @@ def _merged(hessian: Hessian, team: Team) -> Hessian:
     for i in sorted(batches):
         hessian.total += batches[i]
     return hessian
+
+
+def _batches(network: Network, unit: tuple[str, ...]) -> int:
+    """Micro-batches that a unit's columns are chosen from: the first, with PLENTY for every projection."""
+    prepared, projections = network.prepared, network.folded.discovery.projections
+    samples = float(FEWEST)
+    for name in unit:
+        weight = network.folded.weight(name)
+        each = projections[name].macs / max(1, weight.numel())  # columns of one sample
+        samples = max(samples, PLENTY * enough(weight[0].numel()) / max(1.0, each))
+    size = prepared.kept[0].shape[prepared.batch_axis]
+    return min(len(prepared.packed) or len(prepared.kept), ceil(samples / max(1, size)))

@@ -87,9 +87,9 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
 
 
 def stretches(folded: Folded, units: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Consecutive units put together until a network has STRETCHES of about equal work: each costs a pass over
-    the samples that ends behind it, and so all of them cost the same number of passes at any depth. Second
-    moments of one stretch are held at a time, in at most HELD bytes where single units allow it."""
+    """Consecutive units put together until a network has STRETCHES of about equal work: each costs a pass
+    over the samples that ends behind it, and so all of them cost as many passes at any depth. Second moments
+    of one stretch are held at a time, in at most HELD bytes where single units allow it."""
     if len(units) <= STRETCHES:
         return list(units)
     projections = folded.discovery.projections

@@ -4,45 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from torch import Tensor
 
 from ptq4snn.modules.quantized import QuantizedModel
+from ptq4snn.observation.float_traces import FloatTracers
 from ptq4snn.observation.traces import SAMPLES, Trace, Tracer, record_traces
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepare import Prepared, enough_samples
 
 __all__ = ["float_traces", "quantized_trace", "quantized_tracer", "trace_batches", "with_float_spikes"]
 
 
 def trace_batches(prepared: Prepared) -> Sequence[Tensor]:
     """The samples that traces are taken of."""
-    size = max(1, prepared.kept[0].shape[prepared.batch_axis])
-    return prepared.kept[: max(1, SAMPLES // size)]
+    first, axis = prepared.kept[0], prepared.batch_axis
+    size = max(1, first.shape[axis])
+    return prepared.kept[: max(1, enough_samples(first, axis, SAMPLES, size) // size)]
 
 
 def _samples(prepared: Prepared) -> int:
     return sum(x.shape[prepared.batch_axis] for x in trace_batches(prepared))
 
 
-def _current(gain: Tensor, x: Tensor) -> Tensor:
-    return gain.to(x) * x  # on the model's device
-
-
 def float_traces(prepared: Prepared) -> dict[str, Trace]:
-    """Of every neuron that carries a state, recorded when first asked for."""
+    """Of every neuron that carries a state; recorded when first asked for, if not while it was observed."""
     if not prepared.cache.traces:
-        folded, tracers, cores = prepared.folded, {}, {}
-        for name, info in folded.discovery.neurons.items():
-            if info.carries_state:
-                current = partial(_current, folded.specs[name].gain)
-                tracers[name] = Tracer(info.layout, current, info.steps, _samples(prepared))
-                cores[name] = folded.core(name)
-        found = record_traces(folded.model, cores, tracers, trace_batches(prepared))
-        for name, info in folded.discovery.neurons.items():
-            if info.synapse in found and name in found:  # a current is judged by the spikes behind it
-                found[info.synapse] = replace(found[info.synapse], spikes=found[name].spikes)
-        prepared.cache.traces = found
+        folded, batches = prepared.folded, trace_batches(prepared)
+        tracers = FloatTracers.of(folded, batches, prepared.batch_axis)
+        cores = {name: folded.core(name) for name in tracers.by_neuron}
+        record_traces(folded.model, cores, tracers.by_neuron, batches)
+        prepared.cache.traces = tracers.traces()
     return prepared.cache.traces
 
 

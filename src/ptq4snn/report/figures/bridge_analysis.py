@@ -18,7 +18,7 @@ from ptq4snn.schema.report_types import Report
 
 __all__ = ["FIGURE", "data", "panels", "text"]
 
-OBSERVED = 1000  # rows at most: a search each, about a millisecond
+OBSERVED = 250  # rows at most: a search each, about a millisecond
 SHIFTED = ("bridge", "layerwise", "flowq")  # couplings whose scales are powers of two apart
 MARGIN = 1.15  # around the outermost dots
 BAR = 40
