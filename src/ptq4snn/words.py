@@ -4,7 +4,8 @@ bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, 
           w2.5m3.5 are averages, of mixed widths
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
-options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments, fisher
+options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments, fisher,
+          distil
 goals     agreement-97, max-drop-0.5: the smallest model that keeps it; bits are found then
 """
 
@@ -72,6 +73,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "mixed-only": {"uniform_competes": False},
     "moments": {"weight_scales": "moments"},
     "fisher": {"fisher": True},
+    "distil": {"distillation": 400},
 }
 BITS = re.compile(r"w(32|[2-8](?:\.\d+)?)m(32|[2-8](?:\.\d+)?)")
 GOAL = re.compile(r"(agreement|max-drop)-(\d+(?:\.\d+)?)")
