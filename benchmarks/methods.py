@@ -177,7 +177,8 @@ def distilled(results: dict[str, Any]) -> str:
             same = [before[label][plain["seeds"].index(seed)] for seed in r["seeds"]]
             cells = [
                 f"`{name}`", " ".join(map(str, r["seeds"])), label, f"{rows['float']['score']:.2f}",
-                f"{sum(same) / len(same):.2f}", spread(rows[label]), f"{rows[label]['change_from_float']:+.2f}",
+                f"{sum(same) / len(same):.2f}", spread(rows[label]),
+                f"{rows[label]['change_from_float']:+.2f}",
             ]  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -196,7 +197,7 @@ def scores(results: dict[str, Any], labels: list[str]) -> str:
         rows = {row["method"]: row for row in r["rows"]}
         for bits in BUDGETS:
             wanted = ["float", "W4/M32", *(f"{method} W4/M{bits}" for method in EQUAL)]
-            if bits in NOT_AT and len(NOT_AT[bits]) > 1 or not any(label in rows for label in wanted[2:]):
+            if (bits in NOT_AT and len(NOT_AT[bits]) > 1) or not any(label in rows for label in wanted[2:]):
                 continue  # hardly any coupling has it, or it was not measured
             cells = [spread(rows.get(label)) for label in wanted]
             lines.append("| " + " | ".join([f"`{name}`", f"{bits} bits", *cells]) + " |")

@@ -88,12 +88,12 @@ def test_what_was_learned_is_what_is_packed(name: str, slow: Prepared) -> None:
     assert found is not None
     made, after = found
     moved = 0
-    for n, q in made.lattice.projections.items():
-        was = assembly.lattice.projections[n].weight
-        assert q.weight.bits is not None and torch.equal(q.weight.scales, was.scales)
-        low, high = signed_range(q.weight.bits)
-        assert low <= float(q.weight.integers.min()) and float(q.weight.integers.max()) <= high
-        moved += int((q.weight.integers != was.integers).sum())
+    for n, projection in made.lattice.projections.items():
+        now, was = projection.weight, assembly.lattice.projections[n].weight
+        assert now.bits is not None and torch.equal(now.scales, was.scales)
+        low, high = signed_range(now.bits)
+        assert low <= float(now.integers.min()) and float(now.integers.max()) <= high
+        moved += int((now.integers != was.integers).sum())
     moved += sum(a.theta != after.neurons[n].theta for n, a in plan.neurons.items())
     assert moved > 0
     for n, a in plan.neurons.items():

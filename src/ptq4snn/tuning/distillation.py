@@ -38,7 +38,7 @@ from ptq4snn.tuning.variation import has_maps, varied
 __all__ = ["distil"]
 
 BATCH = 32
-RATES = (0.005, 0.0015, 0.002)  # of weights in steps, biases in lengths of their rows, thresholds in shares
+RATES = (0.01, 0.0007, 0.001)  # of weights in steps, biases in lengths of their rows, thresholds in shares
 BETAS = (0.9, 0.99)
 SAVED = 25  # steps, after which what was reached is kept
 
@@ -95,7 +95,7 @@ class Lesson:
         self.optimizer.zero_grad()
         for x in parts:
             loss = self.divergence(x) * (x.shape[self.prepared.batch_axis] / total)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         for group in self.optimizer.param_groups:
             group["lr"] = group["first"] * (1 + math.cos(math.pi * step / steps)) / 2
         self.optimizer.step()

@@ -29,7 +29,7 @@ from ptq4snn.numerics.grid import signed_range
 
 __all__ = ["Student"]
 
-LEAN = 0.45  # of a step that a number begins on the side of the float weight
+LEAN = 0.35  # of a step that a number begins on the side of the float weight
 EDGE = 0.49  # beyond the last integer
 
 
@@ -90,6 +90,9 @@ class Student:
         assert isinstance(module, QuantProjection)
         return module
 
+    def _carrier(self, name: str) -> torch.dtype:
+        return torch.float64 if self._projection(name).wide else torch.float32
+
     def numbers(self) -> list[list[Tensor]]:
         """What may be moved: weights, biases, thresholds."""
         return [list(group.values()) for group in (self.weights, self.biases, self.thresholds)]
@@ -122,12 +125,12 @@ class Student:
         """The model's outputs with the integers as they are now, differentiable in the numbers."""
         used: dict[str, Tensor] = {}
         for name in self.weights:
-            inner, shift = self._projection(name).inner, self.assembly.lattice.projections[name].shift
-            used[f"model.{name}.inner.weight"] = (self.weight(name) * 2.0**shift).to(inner.weight.dtype)
+            shift = self.assembly.lattice.projections[name].shift
+            used[f"model.{name}.inner.weight"] = (self.weight(name) * 2.0**shift).to(self._carrier(name))
         for name in self.biases:
             bias = self.bias(name)
             used[f"model.{name}.bias"] = bias
-            used[f"model.{name}.inner.bias"] = bias.to(self._projection(name).inner.weight.dtype)
+            used[f"model.{name}.inner.bias"] = bias.to(self._carrier(name))
         for name in self.thresholds:
             layout = self.plan.neurons[name].layout
             used[f"model.{name}.core.free"] = layout.broadcast(self.threshold(name))
