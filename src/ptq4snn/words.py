@@ -47,13 +47,14 @@ PAPER: dict[str, Any] = {
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
     "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "shift", "lambda_mem": 1.0,
     "weight_scales": "error", "beta": None, "percentile": None, "sensitivity_batches": None,
-    "reconstruction": "potential", "fisher": False,
+    "reconstruction": "potential", "fisher": False, "distillation": 0,
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
     "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "fit", "zero_point": "channel",
     "joint": False, "weight_scales": "fit", "sensitivity_batches": "auto", "uniform_competes": True,
+    "distillation": 0,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
