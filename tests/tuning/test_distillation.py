@@ -213,6 +213,17 @@ def test_a_killed_run_goes_on_and_gives_the_same_bits(slow: Prepared, tmp_path: 
     assert again.steps == 30 and found is not None and found[1] == whole[1]
 
 
+def test_a_killed_run_goes_on_behind_stored_integers(slow: Prepared, tmp_path: Path) -> None:
+    """Of the whole pipeline: GPTQ's integers are read again, and are the same."""
+    recipe = RECIPE.replace(distillation=30, rounding="gptq")
+    with pytest.raises(Killed):
+        run(replace(slow, work=tmp_path, progress=Stopping(28), cache=Cache()), recipe)
+    rest = Stopping(1000)
+    resumed = run(replace(slow, work=tmp_path, progress=rest, cache=Cache()), recipe)
+    assert rest.steps == 30 - 25
+    assert resumed.plan == run(replace(slow, cache=Cache()), recipe).plan
+
+
 def test_what_is_not_nearer_is_not_kept(slow: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = run(slow, RECIPE.replace(distillation=0)).plan.neurons
     monkeypatch.setattr("ptq4snn.tuning.distillation.RATES", (1.0, 1.0, 0.5))  # nothing is left

@@ -143,7 +143,8 @@ class Place:
     def of(cls, prepared: Prepared, student: Student) -> Place:
         if prepared.work is None:
             return cls(None)
-        integers = {n: [i.weight, i.bias] for n, i in student.model.integers.items()}
+        found = student.model.integers.items()
+        integers = {n: [i.weight.long(), i.bias.long()] for n, i in found}  # there is one zero, not two
         states = {n: [p.theta, p.k, p.zero, p.bits] for n, p in student.plan.neurons.items()}
         wanted = digest(student.assembly.recipe.to_dict(), integers, states)
         return cls(prepared.work / f"{material_digest(prepared, wanted)[:32]}.distilling")
