@@ -38,7 +38,7 @@ from ptq4snn.tuning.variation import has_maps, varied
 __all__ = ["distil"]
 
 BATCH = 32
-RATES = (0.01, 0.0007, 0.001)  # of weights in steps, biases in lengths of their rows, thresholds in shares
+RATES = (0.003, 0.0003, 0.0005)  # of weights in steps, biases in lengths of their rows, thresholds in shares
 BETAS = (0.9, 0.99)
 SAVED = 25  # steps, after which what was reached is kept
 
