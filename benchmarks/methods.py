@@ -68,6 +68,7 @@ NOT_AT = {  # the same width for all has no average between widths; MPBA at 2 bi
 }
 ON = {"gptq": "", "nearest": "nearest: ", "brecq": "BRECQ: "}  # weights, and what the rows on them begin with
 NARROW = {"W4/M32": "gptq+w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W2.5/M2": "w2.5m2", "W2/M2": "w2m2"}
+DISTILLED = {"W2/M2": "w2m2+distil", "W3/M2": "w3m2+distil", "W4/M2": "w4m2+distil"}
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
 
@@ -91,6 +92,7 @@ def equal(roundings: tuple[str, ...] = ("gptq",)) -> dict[str, str]:
 
 PARTS: dict[str, Callable[[], dict[str, str]]] = {
     "methods": lambda: METHODS, "ablation": ablation, "equal": equal, "narrow": lambda: NARROW,
+    "distilled": lambda: DISTILLED,
 }  # fmt: skip
 
 
@@ -158,7 +160,29 @@ def written(page: Path, results: dict[str, Any]) -> str:
             continue
         labels = [r["method"] for r in next(iter(found.values()))["rows"] if r["method"] != "float"]
         text = text.split(begin)[0] + f"{begin}\n{shown(found, labels)}\n{end}" + text.split(end)[1]
+    begin, end = BEGIN.format("distilled"), END.format("distilled")
+    if begin in text and "distilled" in results:
+        text = text.split(begin)[0] + f"{begin}\n{distilled(results)}\n{end}" + text.split(end)[1]
     return text
+
+
+def distilled(results: dict[str, Any]) -> str:
+    """A line a network and widths: the default and the same with distillation, on the seeds of the latter."""
+    head = ["network", "seeds", "widths", "float", "default", "distilled", "float to distilled"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name, r in results["distilled"].items():
+        rows = {row["method"]: row for row in r["rows"]}
+        plain = results["narrow"][name]
+        before = {row["method"]: row["each"] for row in plain["rows"]}
+        for label in DISTILLED:
+            same = [before[label][plain["seeds"].index(seed)] for seed in r["seeds"]]
+            cells = [
+                f"`{name}`", " ".join(map(str, r["seeds"])), label, f"{rows['float']['score']:.2f}",
+                f"{sum(same) / len(same):.2f}", spread(rows[label]),
+                f"{rows[label]['change_from_float']:+.2f}",
+            ]  # fmt: skip
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def write_pages(results: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.rounding.widths import with_weight_widths
 from ptq4snn.tuning.correction import corrected_biases
+from ptq4snn.tuning.distillation import distil
 from ptq4snn.tuning.judging import judge
 from ptq4snn.tuning.states import tune_states
 from ptq4snn.tuning.tuning_traces import float_traces
@@ -51,7 +52,7 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
             for allocation in given or allocations(prepared, assembly, model):  # scores, then b_c
                 plan = tune_states(prepared, assembly, model, allocation.bits)  # k_c: s_mem,c = s_c 2^k_c
                 results.append(Result(assembly, model, allocation.noted(plan), allocation.trials))
-    chosen = nearest_to_float(prepared, results)
+    chosen = distilled(prepared, nearest_to_float(prepared, results))
     warn_if_all_protected(chosen.assembly)
     freeze(prepared, chosen.model, chosen.plan)
     chosen.model.report = make_report(prepared, chosen.assembly, chosen.model, chosen.trials)  # evaluates f_q
@@ -116,6 +117,19 @@ def nearest_to_float(prepared: Prepared, results: list[Result]) -> Result:
     if len(results) == 1:
         return results[0]
     return results[preferred([judge(prepared, r.assembly, r.model, r.plan) for r in results])]
+
+
+def distilled(prepared: Prepared, chosen: Result) -> Result:
+    """With integers that were moved end to end, where the recipe wants it and the outputs come nearer."""
+    found = distil(prepared, chosen.assembly, chosen.plan)
+    if found is None:
+        return chosen
+    assembly, plan = found
+    model = build_model(prepared, assembly)
+    before = judge(prepared, chosen.assembly, chosen.model, chosen.plan)
+    after = judge(prepared, assembly, model, plan)
+    nearer = float(after.apart.mean()) < float(before.apart.mean())
+    return Result(assembly, model, plan, chosen.trials) if nearer else chosen
 
 
 def warn_if_all_protected(assembly: Assembly) -> None:

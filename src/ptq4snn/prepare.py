@@ -293,7 +293,7 @@ def _needs_all(recipe: Recipe) -> bool:
     """Whether a stage will want more samples again than the first ones."""
     batches = recipe.sensitivity_batches
     some = batches <= KEPT if isinstance(batches, int) else batches == "auto" and recipe.allocation != "mpba"
-    return recipe.rounding != "nearest" or not some
+    return recipe.rounding != "nearest" or recipe.distillation > 0 or not some
 
 
 def _on(device: Any, model: nn.Module) -> nn.Module:

@@ -4,7 +4,8 @@ bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, 
           w2.5m3.5 are averages, of mixed widths
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
-options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments, fisher
+options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments, fisher,
+          distil
 goals     agreement-97, max-drop-0.5: the smallest model that keeps it; bits are found then
 """
 
@@ -46,13 +47,14 @@ PAPER: dict[str, Any] = {
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
     "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "shift", "lambda_mem": 1.0,
     "weight_scales": "error", "beta": None, "percentile": None, "sensitivity_batches": None,
-    "reconstruction": "potential", "fisher": False,
+    "reconstruction": "potential", "fisher": False, "distillation": 0,
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
     "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "fit", "zero_point": "channel",
     "joint": False, "weight_scales": "fit", "sensitivity_batches": "auto", "uniform_competes": True,
+    "distillation": 0,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
@@ -72,6 +74,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "mixed-only": {"uniform_competes": False},
     "moments": {"weight_scales": "moments"},
     "fisher": {"fisher": True},
+    "distil": {"distillation": 400},
 }
 BITS = re.compile(r"w(32|[2-8](?:\.\d+)?)m(32|[2-8](?:\.\d+)?)")
 GOAL = re.compile(r"(agreement|max-drop)-(\d+(?:\.\d+)?)")

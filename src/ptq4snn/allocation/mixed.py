@@ -39,7 +39,7 @@ def reference_sensitivity(prepared: Prepared, recipe: Recipe) -> Sensitivity:
         weights=REFERENCE_BITS, membrane=REFERENCE_BITS, coupling="bridge", allocation="uniform",
         arithmetic="integer", state_rounding="even", beta=None, percentile=None, rounding="nearest",
         objective="squared_error", sequential=False, correction="none", zero_point="none", widths=(2, 4, 8),
-        uniform_competes=False, iterations=1,
+        uniform_competes=False, iterations=1, distillation=0,
     )  # fmt: skip
     key = repr(sorted(reference.to_dict().items(), key=str))
     known = prepared.cache.sensitivities

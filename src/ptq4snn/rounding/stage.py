@@ -25,7 +25,7 @@ from ptq4snn.rounding.store import Rounded, Store
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
 
-__all__ = ["dead_columns", "round_weights", "stretches"]
+__all__ = ["dead_columns", "material_digest", "round_weights", "stretches"]
 
 STRETCHES = 6  # of a network that GPTQ goes through
 HELD = 2**29  # bytes of second moments
@@ -62,7 +62,7 @@ def _identity(lattice: Lattice, recipe: Recipe) -> str:
 
 
 def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: str) -> Rounded:
-    store = Store(prepared.work, "" if prepared.work is None else _material_digest(prepared, wanted))
+    store = Store(prepared.work, "" if prepared.work is None else material_digest(prepared, wanted))
     network = Network(prepared, lattice)
     # GPTQ sees the inputs of a whole block at once: it must not be larger than it needs to be
     attention = WHOLE_ATTENTION if recipe.rounding == "brecq" else 0
@@ -116,8 +116,8 @@ def _rounder(network: Network, recipe: Recipe) -> Callable[[tuple[str, ...]], Ro
     return Reconstruction(network, recipe.iterations, recipe.seed, how).round_unit
 
 
-def _material_digest(prepared: Prepared, wanted: str) -> str:
-    """The hash of what a unit that was finished earlier must have been made from."""
+def material_digest(prepared: Prepared, wanted: str) -> str:
+    """The hash of what a unit that was finished earlier must have been made from; `wanted` is its own."""
     sample = prepared.sample
     few = sample.narrow(prepared.batch_axis, 0, min(2, sample.shape[prepared.batch_axis]))
     found = Hash(code_digest(), wanted, graph_digest(prepared.model, few))
