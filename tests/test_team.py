@@ -23,6 +23,7 @@ RECIPES = {  # of every way to share something
     "narrow": "w2m2",
     "paper": "paper+gptq+w4m4",
     "brecq": "brecq+w4m4",
+    "distil": "distil+w2m2",
 }
 DEADLY = """
 from net import *

@@ -81,10 +81,11 @@ class Lesson:
     def run(self, steps: int) -> None:
         """All steps, from the last that was kept on."""
         place = Place.of(self.prepared, self.student)
-        first = place.load(self.student, self.optimizer)
+        kept = self.prepared.team.told(place.read, "distillation")
+        first = place.load(kept, self.student, self.optimizer)
         for step in self.prepared.progress.track(range(first, steps), steps - first, "distilling"):
             self.step(step, steps)
-            if (step + 1) % SAVED == 0 or step + 1 == steps:
+            if ((step + 1) % SAVED == 0 or step + 1 == steps) and self.prepared.team.leads:
                 place.save(step + 1, self.student, self.optimizer)
 
     def step(self, step: int, steps: int) -> None:
@@ -92,10 +93,16 @@ class Lesson:
         generator = torch.Generator().manual_seed(_seed(self.seed, step))
         parts = [self._batch(i, generator) for i in self._drawn(step)]
         total = sum(x.shape[self.prepared.batch_axis] for x in parts)
-        self.optimizer.zero_grad()
-        for x in parts:
+        numbers = [x for group in self.student.numbers() for x in group]
+
+        def gradients(x: Tensor) -> list[Tensor | None]:
             loss = self.divergence(x) * (x.shape[self.prepared.batch_axis] / total)
-            loss.backward()
+            return list(torch.autograd.grad(loss, numbers, allow_unused=True))
+
+        found = self.prepared.team.map(gradients, parts, "distillation")  # added in their order
+        for number, grads in zip(numbers, zip(*found, strict=True), strict=True):
+            known = [g for g in grads if g is not None]
+            number.grad = sum(known[1:], known[0]) if known else None
         for group in self.optimizer.param_groups:
             group["lr"] = group["first"] * (1 + math.cos(math.pi * step / steps)) / 2
         self.optimizer.step()
@@ -149,18 +156,27 @@ class Place:
         wanted = digest(student.assembly.recipe.to_dict(), integers, states)
         return cls(prepared.work / f"{material_digest(prepared, wanted)[:32]}.distilling")
 
-    def load(self, student: Student, optimizer: torch.optim.Optimizer) -> int:
-        """How many steps are done; the student is where it was then."""
+    def read(self) -> dict[str, Any] | None:
+        """What was kept, if it can be read."""
         if self.path is None or not self.path.is_file():
-            return 0
+            return None
         try:
             kept: dict[str, Any] = torch.load(self.path, weights_only=True)
+        except Exception:  # arbitrary bytes make the parser raise anything
+            return None
+        return kept
+
+    def load(self, kept: dict[str, Any] | None, student: Student, optimizer: torch.optim.Optimizer) -> int:
+        """How many steps are done; the student is where it was then."""
+        if kept is None:
+            return 0
+        try:
             step, numbers = int(kept["step"]), kept["numbers"]
             same = [[x.shape for x in group] for group in student.numbers()]
             if [[x.shape for x in group] for group in numbers] != same:
                 return 0
             optimizer.load_state_dict(kept["optimizer"])
-        except Exception:  # arbitrary bytes make the parser raise anything
+        except Exception:  # a dictionary of anything
             return 0
         with torch.no_grad():
             for mine, found in zip(student.numbers(), numbers, strict=True):
