@@ -138,14 +138,17 @@ class RealReader:
 
     def __init__(self) -> None:
         self.largest = 0.0  # of the inputs that were seen
+        self.whole = True  # whether all of them were whole numbers
 
     def see(self, _m: nn.Module, args: Any) -> None:
-        self.largest = max(self.largest, float(args[0].detach().abs().amax()) if args[0].numel() else 0.0)
+        x = args[0].detach()
+        self.largest = max(self.largest, float(x.abs().amax()) if x.numel() else 0.0)
+        self.whole = self.whole and x.dtype == torch.float32 and bool((x == x.round()).all())
 
     def __call__(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
         if torch.is_grad_enabled() or not 0 < self.largest < inf:  # a rounded number has no gradient
             return out
-        y = self._of_whole_numbers(module, args[0])
+        y = self._of_whole_numbers(module, args[0]) if self.whole else None
         y = self._in_doubles(module, args[0]) if y is None else y
         bias: Tensor | None = module.bias  # type: ignore[assignment]
         if bias is not None:
@@ -173,7 +176,7 @@ class RealReader:
         rows = weight.double().flatten(1)
         most = 2.0 ** frexp(ROOM * self.largest)[1]
         bits = SINGLE - frexp(most * rows.shape[1])[1]
-        whole = x.dtype == torch.float32 and bits >= PIECE and bool((x == x.round()).all())
+        whole = bits >= PIECE and bool((x == x.round()).all())
         if not whole or float(x.abs().amax()) > most:
             return None
         x, sums = _channels_last(x, weight.dim()), []
