@@ -87,17 +87,20 @@ struct GroupedSums {
   template <int T>
   void add_words(int n, int t, int channels, int16_t* acc) const {
     const int64_t step = (int64_t)each * width;
+    const X* const* const from = inputs;
+    const int16_t* const* const by = rows;
     for (int c = 0; c < channels; c += kBytes / 2) {
       u16v sum[T] = {};
       for (int tap = 0; tap < n; ++tap) {
-        const X* x = inputs[tap] + t * step + c;
-        const int16_t* w = rows[tap] + c;
+        const X* x = from[tap] + t * step + c;
+        const int16_t* w = by[tap] + c;
         for (int i = 0; i < each; ++i, x += width, w += kTile) {
-          const u16v by = load<u16v>(w);
+          const u16v weight = load<u16v>(w);
 #pragma GCC unroll 4
-          for (int k = 0; k < T; ++k) sum[k] += load<u16v>(x + k * step) * by;
+          for (int k = 0; k < T; ++k) sum[k] += load<u16v>(x + k * step) * weight;
         }
       }
+#pragma GCC unroll 4
       for (int k = 0; k < T; ++k) store(acc + k * kTile + c, sum[k]);
     }
   }
