@@ -1,7 +1,7 @@
 // Packed rows of state to and from int32 Vq.
 #pragma once
 
-#include "vector.h"
+#include "fields.h"
 
 namespace ptq {
 namespace hot {
@@ -19,11 +19,11 @@ static inline int32_t sign_extend(uint32_t x, int width) {
 }
 
 // Fields that begin with a byte: the loops become vector code.
-static inline void read_aligned(const uint8_t* in, int width, int n, int32_t* out) {
+static inline void read_aligned(const uint8_t* in, int width, int n, int32_t* __restrict out) {
   if (width == 32) {
     std::memcpy(out, in, (size_t)n * 4);
   } else if (width == 16) {
-    for (int i = 0; i < n; ++i) out[i] = (int16_t)(in[2 * i] | in[2 * i + 1] << 8);
+    for (int i = 0; i < n; ++i) out[i] = load<int16_t>(in + 2 * i);
   } else if (width == 8) {
     for (int i = 0; i < n; ++i) out[i] = (int8_t)in[i];
   } else if (width == 4) {
@@ -37,11 +37,11 @@ static inline void read_aligned(const uint8_t* in, int width, int n, int32_t* ou
 }
 
 // The bits behind the last field of a byte become zero.
-static inline void write_aligned(uint8_t* out, int width, int n, const int32_t* in) {
+static inline void write_aligned(uint8_t* __restrict out, int width, int n, const int32_t* in) {
   if (width == 32) {
     std::memcpy(out, in, (size_t)n * 4);
   } else if (width == 16) {
-    for (int i = 0; i < n; ++i) out[2 * i] = (uint8_t)in[i], out[2 * i + 1] = (uint8_t)((uint32_t)in[i] >> 8);
+    for (int i = 0; i < n; ++i) store(out + 2 * i, (int16_t)in[i]);
   } else if (width == 8) {
     for (int i = 0; i < n; ++i) out[i] = (uint8_t)in[i];
   } else if (width == 4) {
@@ -113,34 +113,114 @@ static inline void pack_row(const StateLayout& s, const int32_t* v, int32_t* fie
   }
 }
 
+// v = x + zero, and back; null: no zero points.
+static inline void add_zeros(const int8_t* x, const int32_t* zero, int n, int32_t* __restrict v) {
+  if (zero)
+    for (int c = 0; c < n; ++c) v[c] = (int32_t)((uint32_t)x[c] + (uint32_t)zero[c]);
+  else
+    for (int c = 0; c < n; ++c) v[c] = x[c];
+}
+
+static inline void take_zeros(const int32_t* v, const int32_t* zero, int n, uint8_t* __restrict x) {
+  if (zero)
+    for (int c = 0; c < n; ++c) x[c] = (uint8_t)((uint32_t)v[c] - (uint32_t)zero[c]);
+  else
+    for (int c = 0; c < n; ++c) x[c] = (uint8_t)v[c];
+}
+
+// Rows whose fields are at most 8 bits wide, by way of bytes.
+struct SmallRows {
+  const StateLayout* layout;
+  int n;
+  bool in_place;  // nothing is read or written behind a row
+  int32_t* inverse;
+  uint8_t *row, *fields, *bytes;
+  Moves to_channels, to_fields;
+
+  void take(int channels, Arena& arena) {
+    n = channels;
+    inverse = arena.take<int32_t>((size_t)n);
+    row = arena.take<uint8_t>((size_t)n + 64);
+    fields = arena.take<uint8_t>((size_t)round_up(n, 128) + 64);  // a width may end inside of a word
+    bytes = arena.take<uint8_t>((size_t)round_up(n, 128));
+    to_channels.take(n, arena), to_fields.take(n, arena);
+  }
+
+  // Whether the rows are such ones; then they can be read and written.
+  bool set(const StateLayout* s) {
+    layout = s;
+    if (s->count[0] || s->count[1] || n != fields_of(*s) || n > Moves::kMost) return false;  // 32 and 16 bits
+    in_place = (n == s->count[2] || n == s->count[3]) && n % 64 == 0;                        // all of 8 or of 4
+    if (!s->order) return true;
+    std::memset(inverse, 0, sizeof(int32_t) * (size_t)n);
+    for (int i = 0; i < n; ++i) inverse[s->order[i]] = i;
+    to_channels.set(inverse), to_fields.set(s->order);
+    return true;
+  }
+
+  void unpack(const uint8_t* packed, int32_t* v) const {
+    const uint8_t* from = packed;
+    if (!in_place) from = static_cast<const uint8_t*>(std::memcpy(row, packed, (size_t)layout->row_bytes));
+    uint8_t* to = fields;
+    int64_t bit = 0;
+    for (int i = 0; i < kHotWidthCount; ++i) {
+      const int width = kHotWidths[i], count = layout->count[i];
+      if (count) read_fields(from, bit, width, count, to);
+      to += count, bit += (int64_t)width * count;
+    }
+    if (layout->order) to_channels(fields, bytes);
+    add_zeros(reinterpret_cast<const int8_t*>(layout->order ? bytes : fields), layout->zero, n, v);
+  }
+
+  void pack(const int32_t* v, uint8_t* packed) const {
+    take_zeros(v, layout->zero, n, layout->order ? bytes : fields);
+    if (layout->order) to_fields(bytes, fields);
+    const uint8_t* from = fields;
+    uint8_t* to = in_place ? packed : row;
+    int64_t bit = 0;
+    for (int i = 0; i < kHotWidthCount; ++i) {
+      const int width = kHotWidths[i], count = layout->count[i];
+      if (count) write_fields(to, bit, width, count, from);
+      from += count, bit += (int64_t)width * count;
+    }
+    if (!in_place) std::memcpy(packed, row, (size_t)layout->row_bytes);
+  }
+};
+
 // Unpacked states of a block of positions, [position][padded channels].
 struct States {
   const State* state;  // null: neurons begin at 0 and nothing is kept
   int32_t *v, *fields;
-  int stride;
+  int stride, channels;
+  SmallRows rows;
+  bool small;
 
-  States(const State* s, int channels, int positions, Arena& arena) : state(s), v(nullptr), fields(nullptr) {
-    stride = padded(channels);
+  States(const State* s, int channels_, int positions, Arena& arena)
+      : state(s), v(nullptr), fields(nullptr), stride(padded(channels_)), channels(channels_), rows(), small(false) {
     if (!s) return;
     v = arena.take<int32_t>((size_t)positions * stride);
     fields = arena.take<int32_t>((size_t)stride);
+    rows.take(channels, arena);
+    small = s->layout && rows.set(s->layout);
   }
 
   void open(int begin, int end) {
     if (!state) return;
-    const int channels = fields_of(*state->layout);
     for (int p = begin; p < end; ++p) {
-      for (int c = channels; c < stride; ++c) v[(int64_t)(p - begin) * stride + c] = 0;
-      unpack_row(*state->layout, state->data + (int64_t)p * state->layout->row_bytes, fields,
-                 v + (int64_t)(p - begin) * stride);
+      int32_t* to = v + (int64_t)(p - begin) * stride;
+      const uint8_t* row = state->data + (int64_t)p * state->layout->row_bytes;
+      for (int c = channels; c < stride; ++c) to[c] = 0;
+      small ? rows.unpack(row, to) : unpack_row(*state->layout, row, fields, to);
     }
   }
 
   void close(int begin, int end) {
     if (!state) return;
-    for (int p = begin; p < end; ++p)
-      pack_row(*state->layout, v + (int64_t)(p - begin) * stride, fields,
-               state->data + (int64_t)p * state->layout->row_bytes);
+    for (int p = begin; p < end; ++p) {
+      const int32_t* from = v + (int64_t)(p - begin) * stride;
+      uint8_t* row = state->data + (int64_t)p * state->layout->row_bytes;
+      small ? rows.pack(from, row) : pack_row(*state->layout, from, fields, row);
+    }
   }
 };
 
