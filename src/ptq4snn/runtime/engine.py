@@ -20,7 +20,7 @@ from ptq4snn.runtime.executor import Executor
 from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.reference import NumpyExecutor
-from ptq4snn.runtime.state import MAX_STEPS, State, rows_of, unpack_rows
+from ptq4snn.runtime.state import MAX_STEPS, Rest, State, rows_of, unpack_rows
 from ptq4snn.runtime.statistics import Statistics
 
 __all__ = ["Runtime", "is_causal", "load"]
@@ -54,6 +54,7 @@ class Runtime:
         self._own = (os.getpid(), RLock())  # the lock of the session, and the process it works in
         self._fixed = _fixed_steps(model)
         self._causal = is_causal(model.program)
+        self._rest = Rest(self.model)
 
     @property
     def threads(self) -> int:
@@ -103,7 +104,7 @@ class Runtime:
     def _to_work_on(self, before: State | None, spare: State | None, batch: int) -> State:
         """A copy of the session's state, or a new one: what raises during a step leaves the session alone."""
         if before is None:
-            return State.new(self.model, batch)
+            return self._rest.state(batch)
         if before.batch != batch:
             raise DataError(
                 f"the session runs {before.batch} samples, but {batch} came: call rt.reset() first"
@@ -177,8 +178,8 @@ class Runtime:
         if x.ndim != axes:
             raise DataError(f"the input has {x.ndim} axes, not {axes}: {_wanted(self.model.program)}")
         if want.time_axis is None:
-            x = np.moveaxis(x, want.batch_axis, 0)[None]
-        else:
+            x = (x if want.batch_axis == 0 else np.moveaxis(x, want.batch_axis, 0))[None]
+        elif (want.time_axis, want.batch_axis) != (0, 1):
             x = np.moveaxis(x, (want.time_axis, want.batch_axis), (0, 1))
         if x.shape[2:] != want.shape:
             raise DataError(

@@ -66,8 +66,7 @@ struct NeuronSink {
 
   template <class X>
   void tile(int channel, int begin, int end, const X* sums, int source_steps) {
-    int32_t* v = states.v ? states.v + channel : nullptr;
-    const NeuronCall call = {n, steps, first_step, out, begin, end, channel, v, states.stride};
+    const NeuronCall call = {n, steps, first_step, out, begin, end, channel, states.held.from_channel(channel)};
     neuron_tile(call, currents_of(l, sums, source_steps, channel), way);
   }
 };
