@@ -29,23 +29,33 @@ Array = NDArray[Any]
 Outputs = Array | tuple[Array, ...]
 
 
-def load(path: str | Path, kernels: str = "auto", threads: int = 1, limits: Limits | None = None) -> Runtime:
+def load(
+    path: str | Path,
+    kernels: str = "auto",
+    threads: int = 1,
+    limits: Limits | None = None,
+    expanded: bool = False,
+) -> Runtime:
     """The model of a bundle, ready to run.
 
     kernels: "auto" (native where they are built, else NumPy), "numpy", "native", or an instruction set of the
     native ones, such as "scalar", "avx2" or "avx512". All give the same bits.
     limits: what the bundle may ask for in memory and additions, refused above before any of it is taken; None
     for those of `Limits()`.
+    expanded: weights of the event path stay in memory as bytes beside the packed ones, three times the memory of
+    4-bit weights; steps, small batches and several threads are faster.
     """
-    return Runtime(load_model_file(path, limits or Limits()), kernels, threads)
+    return Runtime(load_model_file(path, limits or Limits()), kernels, threads, expanded)
 
 
 class Runtime:
     """`rt(x)` runs a whole sequence; `rt.step(frame)` one step of a session, whose state it keeps."""
 
-    def __init__(self, model: Model, kernels: str = "auto", threads: int = 1) -> None:
+    def __init__(
+        self, model: Model, kernels: str = "auto", threads: int = 1, expanded: bool = False
+    ) -> None:
         self._threads = _threads(threads)
-        self._executor, self.kernels = _executor(model, kernels)
+        self._executor, self.kernels = _executor(model, kernels, expanded)
         self.model = model if self.kernels == "numpy" else model.bare()
         self._decoders = [Decoder(self.model, out) for out in model.program.outputs]
         self._keep = sorted({out.value for out in model.program.outputs})
@@ -254,7 +264,7 @@ def _threads(threads: int) -> int:
     return int(threads)
 
 
-def _executor(model: Model, kernels: str) -> tuple[Executor, str]:
+def _executor(model: Model, kernels: str, expanded: bool) -> tuple[Executor, str]:
     """The executor for `kernels`, and its name."""
     if kernels == "numpy":
         return NumpyExecutor(model), "numpy"
@@ -266,16 +276,16 @@ def _executor(model: Model, kernels: str) -> tuple[Executor, str]:
         raise PTQ4SNNError(f"there are no kernels {kernels!r} here: choose one of {known}")
     if not levels:
         raise PTQ4SNNError('the native kernels are not built: install with a C++ compiler, or use "numpy"')
-    executor = make(model, None if kernels in ("auto", "native") else kernels)
+    executor = make(model, isa=None if kernels in ("auto", "native") else kernels, expanded=expanded)
     return executor, executor.kernels
 
 
-def _native() -> tuple[tuple[str, ...], Callable[[Model, str | None], Any]]:
+def _native() -> tuple[tuple[str, ...], Callable[..., Any]]:
     """Instruction sets of the native kernels, none where they are not built, and what makes an executor."""
     try:
         from ptq4snn.runtime.native import NativeExecutor, available
     except ImportError:
-        return (), lambda model, isa: None
+        return (), lambda model, isa, expanded: None
     return tuple(level for level in available() if level), NativeExecutor
 
 

@@ -73,6 +73,7 @@ struct Case {
 static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? (c.r.chance(0.5) ? Type::S8 : Type::I8) : Type::I16;
   PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
+  if (c.p.groups == 1 && c.r.chance(0.3)) packed.expand(k);
   const Grouped g = {packed.layer, c.p.groups};
   std::vector<uint8_t> out((size_t)c.p.positions * c.steps * c.p.cout * size_of(type));
   const RowsOut rows = {out.data(), type, c.steps, c.p.cout};
@@ -99,6 +100,7 @@ static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
 static void check_images(Case& c, const Kernels& k, Path path) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? Type::S8 : Type::I16;
   PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
+  if (c.p.groups == 1 && c.r.chance(0.3)) packed.expand(k);
   const int count = (int)c.r.between(2, 5);
   const bool spikes = c.input->source.spikes != nullptr;
   const size_t in = spikes ? c.input->words.size() * 8 : c.input->bytes.size(), in_step = (in + 63) / 64 * 64 + 64;

@@ -53,7 +53,13 @@ def _level(lib: Library, isa: str | None) -> str:
 class NativeExecutor:
     """`executor.Executor`. Only the values `keep` can be asked for: at first the outputs and all spikes."""
 
-    def __init__(self, model: Model, isa: str | None = None, keep: Iterable[int] | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        isa: str | None = None,
+        keep: Iterable[int] | None = None,
+        expanded: bool = False,
+    ) -> None:
         lib = library()
         if lib is None:
             raise PTQ4SNNError(
@@ -69,7 +75,7 @@ class NativeExecutor:
         plan = plan_model(model, keep)
         self._operations, self._states, self._kept = plan.operations, plan.states, plan.kept
         self._model = model.bare() if plan.goes_round else None  # which needs states also from rest
-        self._engine = Engine(lib, plan.block, self.kernels)
+        self._engine = Engine(lib, plan.block, self.kernels, expanded)
         self._seen = (0, 0)  # samples and steps of the last call
 
     def execute(

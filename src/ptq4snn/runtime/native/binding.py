@@ -49,7 +49,7 @@ WITH_LOCK = ("ptq_run",)  # called with Python's lock, which it gives away itsel
 SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ptq_hash": (c_char_p, []),
     "ptq_levels": (c_int, [POINTER(c_char), c_int64]),
-    "ptq_create": (c_void_p, [c_void_p, c_int64, c_char_p, POINTER(c_char), c_int64]),
+    "ptq_create": (c_void_p, [c_void_p, c_int64, c_char_p, c_int, POINTER(c_char), c_int64]),
     "ptq_destroy": (None, [c_void_p]),
     "ptq_run": (c_int, [c_void_p, POINTER(Request), POINTER(Caller), POINTER(c_char), c_int64]),
     "ptq_size": (c_int64, [c_void_p, c_int]),
@@ -135,10 +135,12 @@ class Call:
 class Engine:
     """A plan inside the library: it has copied what it needs."""
 
-    def __init__(self, lib: Library, block: Array, level: str) -> None:
+    def __init__(self, lib: Library, block: Array, level: str, expanded: bool = False) -> None:
         self._lib, self._engine = lib, None
         error = ctypes.create_string_buffer(SENTENCE)
-        made = lib.call.ptq_create(block.ctypes.data, block.nbytes, level.encode(), error, SENTENCE)
+        made = lib.call.ptq_create(
+            block.ctypes.data, block.nbytes, level.encode(), expanded, error, SENTENCE
+        )
         if not made:
             raise PTQ4SNNError(f"the native kernels refuse the model: {error.value.decode()}")
         self._engine = made

@@ -150,7 +150,9 @@ struct Dot<int16_t> {
   static void expand(const uint8_t* tile, int64_t row, int valid, int bits, B* out) {
     int8_t w[2][kTile] = {};
     for (int i = 0; i < valid; ++i) decode_row(tile, row + i, bits, w[i]);
-    for (int c = 0; c < kTile; ++c) out[2 * c] = w[0][c], out[2 * c + 1] = w[1][c];
+    uint32_t pairs[kTile];
+    for (int c = 0; c < kTile; ++c) pairs[c] = (uint16_t)w[0][c] | (uint32_t)(uint16_t)w[1][c] << 16;
+    std::memcpy(out, pairs, sizeof pairs);
   }
 
   static void run(const Dots<int16_t, B>& d, int) { dot_rows<Pairs>(d); }
