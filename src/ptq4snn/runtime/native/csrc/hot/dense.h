@@ -20,7 +20,7 @@ struct Dense {
   const Layer& l;
   const Source& source;
   int first, last, steps, k, offset;  // input positions, steps of the input, padded channels, added to every value
-  X *values, *pad;
+  X *pad, *values;  // zeros of one position, then the positions
   typename D::B* weights;
   int32_t* start;  // [64] what sums begin at: the offset taken off
   const X** pointers;
@@ -30,8 +30,9 @@ struct Dense {
     first = first_, last = last_, steps = steps_of(s);
     k = (int)round_up(l.cin, D::group);
     offset = sizeof(X) == 1 && s.rows && s.rows->type != Type::U8 ? 128 : 0;
-    values = arena.take<X>((size_t)(last - first) * steps * k + kTile);  // rows of spikes are written in whole tiles
-    pad = arena.take<X>((size_t)steps * k);
+    const size_t position = (size_t)steps * k;
+    pad = arena.take<X>(position * (size_t)(last - first + 1) + kTile);  // rows of spikes are written in whole tiles
+    values = pad ? pad + position : nullptr;
     weights = arena.take<typename D::B>((size_t)l.taps * k * kTile);
     start = arena.take<int32_t>(kTile);
     pointers = arena.take<const X*>((size_t)l.taps * kDotRows);
@@ -74,7 +75,7 @@ struct Dense {
   void find_inputs(int p, const X** out) const {
     const int32_t* table = l.tap_table ? l.tap_table + (int64_t)p * l.taps : &p;
     const int64_t position = (int64_t)steps * k;
-    for (int tap = 0; tap < l.taps; ++tap) out[tap] = table[tap] < 0 ? pad : values + (table[tap] - first) * position;
+    for (int tap = 0; tap < l.taps; ++tap) out[tap] = values + max_int(table[tap] - first, -1) * position;  // -1: pad
   }
 
   // The largest product of a value and a weight.

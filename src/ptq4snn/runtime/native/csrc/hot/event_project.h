@@ -32,8 +32,8 @@ struct Event {
   int32_t *counts, *events;  // sums of the values of an input row, and under the taps of an output row
   OwnRuns own;               // where the layer has no tap table
   Runs runs;
-  Piece* kept;  // the pieces of the current class; null: cut anew for every chunk
-  int pieces_kept;
+  Piece* kept;           // the pieces of the current class
+  int room, pieces_kept;  // how many there can be, and are; -1: too many, they are cut anew for every chunk
   bool few;  // events
 
   Event(const Layer& layer, const Spikes& spikes, const Images& images_, int first_, int last_, int begin_, int end_,
@@ -59,7 +59,8 @@ struct Event {
     wide = l.narrow ? nullptr : arena.take<int32_t>((size_t)(together * wide_each()));
     counts = arena.take<int32_t>((size_t)(together * in_rows));
     events = arena.take<int32_t>((size_t)(together * rows));
-    kept = all_inside() ? arena.take<Piece>((size_t)most_pieces(runs, halves)) : nullptr;
+    room = 2 * most_pieces(runs, halves);  // runs at the border of a range are cut
+    kept = arena.take<Piece>((size_t)room);
   }
 
   int64_t sums_each() const { return (int64_t)tiles * halves * rows * kTile; }
@@ -136,7 +137,7 @@ struct Event {
     ahead.set(static_cast<const char*>(l.weights) + tile_bytes((int64_t)l.taps * l.cin, l.bits) * (size_t)k.tile +
                   tile_bytes(from, l.bits),
               (int64_t)tile_bytes(rows_of, l.bits), k.tiles, (int64_t)tile_bytes((int64_t)l.taps * l.cin, l.bits),
-              kept ? pieces_kept : last - first);
+              pieces_kept >= 0 ? pieces_kept : last - first);
     return ahead;
   }
 
@@ -149,15 +150,18 @@ struct Event {
       piece.in.rows = rows;
       piece.scatter(piece.in, piece.slots, piece.words + from, to);
     };
-    if (!kept) return cut(k, add);
+    if (pieces_kept < 0) return cut(k, add);
     for (int i = 0; i < pieces_kept; ++i) add(kept[i]);
   }
 
   // The same pieces serve all words, and all tiles of chunks with equal taps.
   void keep_pieces(const Chunk& k) {
-    pieces_kept = 0;
-    if (!kept) return;
-    cut(k, [&](const Piece& piece) { kept[pieces_kept++] = piece; });
+    int found = 0;
+    cut(k, [&](const Piece& piece) {
+      if (found < room) kept[found] = piece;
+      ++found;
+    });
+    pieces_kept = found <= room ? found : -1;
   }
 
   // Sums of one tile at positions [b, e) as int16, channels in order, in place of `sums`; modulo 2^16.
