@@ -3,8 +3,9 @@
     fully connected   784 - 1000 - 10, Leaky, T = 25, a still image (snnTorch's tutorial 5)
     recurrent         12 - 40 (RLeaky) - 7 (Leaky), T = 256, events (the shape of Braille reading)
 
-Contenders take turns in one run: snnTorch eager, the same with a compiled step, onnxruntime of the whole loop, the runtime with
-every kind of kernels. Weights are random; the runtime is compared bit for bit with the simulation before.
+Contenders take turns in one run: snnTorch eager, the same with a compiled step, onnxruntime of the whole
+loop, the runtime with every kind of kernels. Weights are random; the runtime is compared bit for bit with the
+simulation before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 import ptq4snn
 from ptq4snn.runtime import load
 from ptq4snn.runtime.measure import interleave
-from runtime_parts.contenders import levels
+from runtime_parts.machine import levels
 from runtime_parts.timing import summary
 
 BASE = "snntorch"

@@ -42,8 +42,8 @@ def load(
     native ones, such as "scalar", "avx2" or "avx512". All give the same bits.
     limits: what the bundle may ask for in memory and additions, refused above before any of it is taken; None
     for those of `Limits()`.
-    expanded: weights of the event path stay in memory as bytes beside the packed ones, three times the memory of
-    4-bit weights; steps, small batches and several threads are faster.
+    expanded: weights of the event path stay in memory as bytes beside the packed ones, together three times the
+    memory of 4-bit weights; single steps are faster by it.
     """
     return Runtime(load_model_file(path, limits or Limits()), kernels, threads, expanded)
 
@@ -51,9 +51,7 @@ def load(
 class Runtime:
     """`rt(x)` runs a whole sequence; `rt.step(frame)` one step of a session, whose state it keeps."""
 
-    def __init__(
-        self, model: Model, kernels: str = "auto", threads: int = 1, expanded: bool = False
-    ) -> None:
+    def __init__(self, model: Model, kernels: str = "auto", threads: int = 1, expanded: bool = False) -> None:
         self._threads = _threads(threads)
         self._executor, self.kernels = _executor(model, kernels, expanded)
         self.model = model if self.kernels == "numpy" else model.bare()

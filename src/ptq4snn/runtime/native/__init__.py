@@ -107,10 +107,13 @@ class NativeExecutor:
         known = state.buffers
         if isinstance(known, Buffers) and len(known.arrays) == len(self._states):
             parts = (state.rows, state.sums)
-            if all(parts[v in state.sums].get(v) is a for v, a in zip(self._states, known.arrays, strict=True)):
+            if all(
+                parts[v in state.sums].get(v) is a for v, a in zip(self._states, known.arrays, strict=True)
+            ):
                 return known
-        state.buffers = Buffers.states([self._state(state, v) for v in self._states])
-        return state.buffers
+        found = Buffers.states([self._state(state, v) for v in self._states])
+        state.buffers = found
+        return found
 
     def _state(self, state: State, v: int) -> NDArray[np.uint8] | NDArray[np.int64]:
         """The array that is written in place."""

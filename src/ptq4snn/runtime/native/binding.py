@@ -138,9 +138,7 @@ class Engine:
     def __init__(self, lib: Library, block: Array, level: str, expanded: bool = False) -> None:
         self._lib, self._engine = lib, None
         error = ctypes.create_string_buffer(SENTENCE)
-        made = lib.call.ptq_create(
-            block.ctypes.data, block.nbytes, level.encode(), expanded, error, SENTENCE
-        )
+        made = lib.call.ptq_create(block.ctypes.data, block.nbytes, level.encode(), expanded, error, SENTENCE)
         if not made:
             raise PTQ4SNNError(f"the native kernels refuse the model: {error.value.decode()}")
         self._engine = made
