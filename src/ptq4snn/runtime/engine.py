@@ -42,8 +42,8 @@ def load(
     native ones, such as "scalar", "avx2" or "avx512". All give the same bits.
     limits: what the bundle may ask for in memory and additions, refused above before any of it is taken; None
     for those of `Limits()`.
-    expanded: weights of the event path stay in memory as bytes beside the packed ones, together three times the
-    memory of 4-bit weights; single steps are faster by it.
+    expanded: weights of the event path stay in memory as bytes beside the packed ones, together three times
+    the memory of 4-bit weights; single steps are faster by it.
     """
     return Runtime(load_model_file(path, limits or Limits()), kernels, threads, expanded)
 

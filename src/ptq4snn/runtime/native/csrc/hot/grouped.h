@@ -4,7 +4,7 @@
 #pragma once
 
 #include "dense.h"
-#include "sinks.h"
+#include "masked.h"
 
 namespace ptq {
 namespace hot {
@@ -144,7 +144,9 @@ static inline bool fits_words(const Source& s) { return s.spikes || s.rows->type
 static size_t grouped_scratch(const Grouped& g, const Source& s, int, int range) {
   Arena arena = {nullptr, 0};
   const int positions = s.spikes ? s.spikes->positions : s.rows->positions;
-  if (fits_words(s)) {
+  if (by_masks(g, s)) {
+    MaskedSums sums(g.layer, *s.spikes, arena);
+  } else if (fits_words(s)) {
     GroupedSums<int16_t> sums(g, s, 0, positions, arena);
   } else {
     GroupedSums<int32_t> sums(g, s, 0, positions, arena);
@@ -156,6 +158,7 @@ static size_t grouped_scratch(const Grouped& g, const Source& s, int, int range)
 static void grouped_rows(const Grouped& g, const Source& s, int steps, const RowsOut& out, int begin, int end,
                          const Scratch& scratch) {
   Arena arena = {static_cast<char*>(scratch.data), 0};
+  if (by_masks(g, s)) return run_masked(g, s, steps, out, begin, end, arena);
   fits_words(s) ? run_grouped<int16_t>(g, s, steps, out, begin, end, arena)
                 : run_grouped<int32_t>(g, s, steps, out, begin, end, arena);
 }
