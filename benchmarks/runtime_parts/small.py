@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import os
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 import ptq4snn
 from ptq4snn.runtime import load
 from ptq4snn.runtime.measure import interleave
-from runtime_parts.machine import levels
+from runtime_parts.machine import VARIABLE, levels
 from runtime_parts.timing import summary
 
 BASE = "snntorch"
@@ -103,7 +104,7 @@ def contenders(net: nn.Module, x: Tensor, bundle: Path) -> dict[str, Callable[[]
     program.step = torch.compile(program.step, dynamic=False)  # all of 256 steps would take minutes
     run(program)
     runs["compiled"] = partial(run, program)
-    if all(importlib.util.find_spec(p) for p in ("onnx", "onnxruntime")):
+    if VARIABLE not in os.environ and all(importlib.util.find_spec(p) for p in ("onnx", "onnxruntime")):
         runs["onnx float"] = onnx_run(net, x)
     for level in levels():
         runs[f"runtime {level}"] = partial(load(bundle, kernels=level), x.numpy())

@@ -62,8 +62,8 @@ struct Layer {
   const int32_t* rescale_m;  // [padded(cout)]
   const int32_t* rescale_n;  // [padded(cout)], 0 <= n <= 62
   int32_t lo, hi;
-  Path path;            // Event and Dense force a kernel (tests); rows as input are always dense
-  const int32_t* runs;  // made by make_runs from tap_table (tap_runs.h); null: no tap_table, or never by events
+  Path path;                // Event and Dense force a kernel (tests); rows as input are always dense
+  const int32_t* runs;      // made by make_runs from tap_table (tap_runs.h); null: no tap_table, or never by events
   const uint8_t* expanded;  // made by expand_weights for events; null: they are expanded at every call
 };
 

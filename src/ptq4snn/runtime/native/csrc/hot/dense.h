@@ -20,7 +20,7 @@ struct Dense {
   const Layer& l;
   const Source& source;
   int first, last, steps, k, offset;  // input positions, steps of the input, padded channels, added to every value
-  X *pad, *values;  // zeros of one position, then the positions
+  X *pad, *values;                    // zeros of one position, then the positions
   typename D::B* weights;
   int32_t* start;  // [64] what sums begin at: the offset taken off
   const X** pointers;

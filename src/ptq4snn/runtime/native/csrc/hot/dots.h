@@ -167,9 +167,7 @@ struct Dot<int16_t> : PlainDot<int16_t> {};
 struct Fours {
   static constexpr int group = 4;
 
-  static i32v dot(i32v acc, i32v x, i32v w) {
-    return (i32v)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)x, (__m512i)w);
-  }
+  static i32v dot(i32v acc, i32v x, i32v w) { return (i32v)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)x, (__m512i)w); }
 };
 
 // Byte order of a row from which interleaving gives 16 channels in order: at 16 L + 4 q + d channel 16 q + 4 L + d.

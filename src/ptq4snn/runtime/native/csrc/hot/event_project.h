@@ -32,9 +32,9 @@ struct Event {
   int32_t *counts, *events;  // sums of the values of an input row, and under the taps of an output row
   OwnRuns own;               // where the layer has no tap table
   Runs runs;
-  Piece* kept;           // the pieces of the current class
+  Piece* kept;            // the pieces of the current class
   int room, pieces_kept;  // how many there can be, and are; -1: too many, they are cut anew for every chunk
-  bool few;  // events
+  bool few;               // events
 
   Event(const Layer& layer, const Spikes& spikes, const Images& images_, int first_, int last_, int begin_, int end_,
         Arena& arena)
