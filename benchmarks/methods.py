@@ -154,7 +154,7 @@ def written(page: Path, results: dict[str, Any]) -> str:
     """The page with the tables that the results give."""
     text = page.read_text("utf-8")
     long = {"methods": table, "ablation": transposed, "equal": side_by_side, "narrow": table}
-    for part, shown in ({"equal": scores, "narrow": means} if page == README else long).items():
+    for part, shown in ({"equal": scores} if page == README else long).items():
         found = results.get(part, {})
         begin, end = BEGIN.format(part), END.format(part)
         if not found or begin not in text:
@@ -203,17 +203,6 @@ def scores(results: dict[str, Any], labels: list[str]) -> str:
                 continue  # not measured
             cells = [spread(rows.get(label)) for label in wanted]
             lines.append("| " + " | ".join([f"`{name}`", f"{bits} bits", *cells]) + " |")
-    return "\n".join(lines)
-
-
-def means(results: dict[str, Any], labels: list[str]) -> str:
-    """A line a network, a column a method, mean scores and their spread."""
-    head = ["network", "seeds", "float", *labels]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for name, r in results.items():
-        rows = {row["method"]: row for row in r["rows"]}
-        cells = [f"`{name}`", str(len(r["seeds"])), *(spread(rows.get(n)) for n in ("float", *labels))]
-        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -8,7 +8,11 @@ simulation. SpikingJelly comes from the folder PTQ4SNN_SPIKINGJELLY_014, onnx an
 where they are installed, torch.compile needs a C++ compiler.
 
 Finished parts are kept in --out (runs/runtime) and reused until the runtime's sources change. The figures go
-to benchmarks/runtime.json, the tables in docs/runtime.md are written anew from it (--write does only that).
+to benchmarks/runtime.json beside those of other processors, the tables in docs/runtime.md and README.md are
+written anew from it (--write does only that).
+
+--cpu-baseline avx2 measures what a processor without AVX-512 would do, as near as this one can show it: torch
+and the runtime's kernels are held to AVX2; onnxruntime cannot be, so it takes no part.
 """
 
 from __future__ import annotations
@@ -26,10 +30,11 @@ from typing import Any
 import torch
 from runtime_parts import page, parts
 from runtime_parts.cases import MAIN, Case, Ready, ready, synthetic, trained
-from runtime_parts.machine import machine
+from runtime_parts.machine import BASELINES, VARIABLE, instructions, machine
+from runtime_parts.names import cpu_name
+from runtime_parts.small import SHAPES, small
 
 from ptq4snn import runtime
-from ptq4snn.experiments.bench import today
 from ptq4snn.files import write_whole
 
 RESULTS = Path(__file__).with_suffix(".json")
@@ -53,7 +58,7 @@ def mark() -> str:
     digest = hashlib.sha256()
     for root in (RUNTIME, Path(__file__).parent / "runtime_parts"):
         for file in sorted(f for f in root.rglob("*") if f.suffix in (".py", ".h", ".cpp")):
-            if file.name != "page.py":  # it only writes
+            if file.name not in ("page.py", "names.py"):  # they only write
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -61,7 +66,7 @@ def mark() -> str:
 def all_parts(a: argparse.Namespace, places: dict[str, str]) -> Iterator[Part]:
     """Name and work of everything that is measured, the most important first."""
     cases = [c for c in [*synthetic(), *trained()] if not a.case or c.name in a.case]
-    skip = frozenset({"compiled", "onnx"} if a.quick else ())
+    skip = frozenset({"compiled", "onnx"} if a.quick else {"onnx"} if a.cpu_baseline else ())
     prepared: dict[str, Ready] = {}
 
     def get(case: Case) -> Ready:
@@ -89,6 +94,9 @@ def all_parts(a: argparse.Namespace, places: dict[str, str]) -> Iterator[Part]:
         for batch in BATCHES:
             yield f"layers/{MAIN}/{batch}", partial(layers, main, batch)
         yield f"scaling/{MAIN}", partial(parts.scaling, a.out, a.rounds)
+        yield f"widths/{MAIN}", partial(parts.widths, a.out, a.rounds)
+    for shape in SHAPES:
+        yield f"small/{shape}", partial(small, shape, a.out, a.rounds)
     for case in cases:
         if not a.quick and (case.target is None or case.name in (MAIN, synthetic()[-1].name)):
             kinds = FLOATS if case.target is not None else ("spikingjelly",)
@@ -97,10 +105,12 @@ def all_parts(a: argparse.Namespace, places: dict[str, str]) -> Iterator[Part]:
 
 def collect(a: argparse.Namespace, places: dict[str, str]) -> dict[str, Any]:
     """Every part, from the store where it is finished."""
-    store, found = a.out / "finished.json", mark() + (" quick" if a.quick else "")
+    store, found = a.out / f"finished-{instructions()}.json", mark() + (" quick" if a.quick else "")
     known: dict[str, Any] = json.loads(store.read_text("utf-8")) if store.exists() else {}
     results = {}
     for name, work in all_parts(a, places):
+        if a.part and name.split("/")[0] not in a.part:
+            continue
         stored = known.get(name)
         if a.again or stored is None or stored["mark"] != found:
             print(f"{name} ...", flush=True)
@@ -116,6 +126,10 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--data", action="append", default=[], metavar="NAME:PATH")
     p.add_argument("--case", action="append", metavar="NAME", help="only these")
+    p.add_argument("--part", action="append", metavar="KIND", help="only speed, layers, scaling, small, ...")
+    p.add_argument(
+        "--cpu-baseline", choices=list(BASELINES), help="as if the processor had no more than this"
+    )
     p.add_argument("--rounds", type=int, default=9, help="of the interleaved runs")
     p.add_argument("--out", default="runs/runtime", type=Path, help="bundles and finished parts")
     p.add_argument("--quick", action="store_true", help="3 rounds, no compiler, no onnx; nothing is written")
@@ -130,14 +144,25 @@ def main() -> None:
         found = collect(a, places)
         if a.quick:
             return
-        before: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-        results = {"date": today(), "machine": machine(), "parts": before.get("parts", {}) | found}
+        results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"cpus": {}}
+        here = machine()
+        before = results["cpus"].get(cpu_name(here), {}).get("parts", {})
+        results["cpus"][cpu_name(here)] = here | {"parts": before | found}
         write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
     for where in (PAGE, README):
         page.write(where, json.loads(RESULTS.read_text("utf-8")))
 
 
+def environment(arguments: Sequence[str]) -> dict[str, str]:
+    """What libraries read when they are loaded."""
+    p = argparse.ArgumentParser(add_help=False)
+    p.add_argument("--cpu-baseline", choices=list(BASELINES))
+    held = p.parse_known_args(arguments)[0].cpu_baseline
+    return ENVIRONMENT | ({} if held is None else BASELINES[held] | {VARIABLE: held})
+
+
 if __name__ == "__main__":
-    if not ENVIRONMENT.items() <= os.environ.items():  # libraries read this when they are loaded
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
+    wanted = environment(sys.argv[1:])
+    if not wanted.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | wanted)
     main()

@@ -13,6 +13,7 @@ from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.runtime import load
 from runtime_parts.cases import Ready
 from runtime_parts.floats import compiled, inference, lean, onnxruntime_runs, spikingjelly
+from runtime_parts.machine import levels
 
 Run = Callable[[Tensor], Any]
 FLOAT64 = 1e-9  # allowed difference of logits between float contenders, relative, in float64
@@ -25,15 +26,6 @@ class Contenders:
     runs: dict[str, Run] = field(default_factory=dict)
     compile_seconds: float | None = None
     checks: dict[str, Any] = field(default_factory=dict)
-
-
-def levels() -> list[str]:
-    """Kernels of the runtime that are there, the fastest last."""
-    try:
-        from ptq4snn.runtime.native import available
-    except ImportError:
-        return ["numpy"]
-    return ["numpy", *(level for level in available() if level)]
 
 
 def contenders(r: Ready, x: Tensor, skip: frozenset[str] = frozenset()) -> Contenders:

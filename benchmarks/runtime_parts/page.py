@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ptq4snn.files import write_whole
 from ptq4snn.report.units import size
+from runtime_parts.names import cpu_name
 
 BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
-FLOATS = ("spikingjelly", "eager", "compiled", "onnx float", "onnx int8", "simulation")
+FLOATS = ("spikingjelly", "snntorch", "eager", "compiled", "onnx float", "onnx int8", "simulation")
+STRONGEST = ("eager", "compiled", "onnx float")
 MEMORY_LABELS = {"spikingjelly": "SpikingJelly eager", "eager": "torch eager", "compiled": "torch.compile"}
 
 
@@ -18,6 +21,7 @@ BRIEF = {
     "sew-resnet18, 15 %": "SEW-ResNet18",
     "sdt-2-256, 17 %": "SDT-2-256",
 }
+BATCHES = (1, 16)
 
 
 def write(path: Path, results: dict[str, Any]) -> None:
@@ -27,13 +31,16 @@ def write(path: Path, results: dict[str, Any]) -> None:
 def written(path: Path, results: dict[str, Any]) -> str:
     """The page with what the results give between the marks of each table."""
     text = path.read_text("utf-8")
-    parts = results["parts"]
+    cpus = list(results["cpus"].values())
     tables = {
-        "brief speed": brief(results),
-        "speed": speed_table(of(parts, "speed")),
-        "layers": layer_table(of(parts, "layers")),
-        "scaling": scaling_table(of(parts, "scaling")),
-        "memory": memory_table(of(parts, "memory")),
+        "brief speed": brief(cpus),
+        "short": brief_table(cpus, BATCHES),
+        "speed": of_each(cpus, "speed", speed_table),
+        "small": of_each(cpus, "small", small_table),
+        "layers": of_each(cpus, "layers", layer_table),
+        "scaling": of_each(cpus, "scaling", scaling_table),
+        "widths": of_each(cpus, "widths", scaling_table),
+        "memory": of_each(cpus, "memory", memory_table),
     }
     for name, table in tables.items():
         begin, end = BEGIN.format(name), END.format(name)
@@ -42,32 +49,58 @@ def written(path: Path, results: dict[str, Any]) -> str:
     return text
 
 
-def brief(results: dict[str, Any]) -> str:
-    """README's: three cases at batch 1, and the memory of the first."""
-    parts = results["parts"]
-    found = {case: parts[f"speed/{case}/1"] for case in BRIEF if f"speed/{case}/1" in parts}
-    if len(found) < len(BRIEF):
+def title(cpu: dict[str, Any]) -> str:
+    return f"{cpu_name(cpu)}, {cpu['date']}"
+
+
+def of_each(cpus: list[dict[str, Any]], kind: str, make: Callable[[list[dict[str, Any]]], str]) -> str:
+    """The tables of one kind, one below the other, each under its processor."""
+    tables = [(cpu, make(of(cpu["parts"], kind))) for cpu in cpus]
+    return "\n\n".join(f"**{title(cpu)}**\n\n{table}" for cpu, table in tables if table)
+
+
+def brief(cpus: list[dict[str, Any]]) -> str:
+    """README's: three cases at batch 1 on every processor, and the memory of the first shape."""
+    cpu = next((c for c in cpus if "memory/sew-resnet18, 15 %" in c["parts"]), None)
+    shown = brief_table(cpus, (1,))
+    if cpu is None or not shown:
         return ""
-    rows = []
-    for case, r in found.items():
-        c = r["contenders"]
-        kernels = max((n for n in c if n.startswith("runtime")), key=lambda n: c[n]["speedup"])
-        floats = [c[n]["ms_per_image"] for n in ("eager", "compiled", "onnx float") if n in c]
-        times_of = [c["spikingjelly"]["ms_per_image"], min(floats), c["onnx int8"]["ms_per_image"]]
-        label = f"{BRIEF[case]}/CIFAR shape, {100 * r['rate']['quantized']:.0f} % firing"
-        ours = [f"**{c[kernels]['ms_per_image']:.2f} ms**", f"**{c[kernels]['speedup']:.1f}x**"]
-        rows.append([label, *(f"{t:.1f} ms" for t in times_of), *ours, over_strongest(r).strip("*")])
-    head = ["batch 1, one thread", "SpikingJelly eager", "strongest float", "onnxruntime int8", "runtime"]
-    shown = table([*head, "over SpikingJelly", "over the strongest float"], rows)
-    m = parts["memory/sew-resnet18, 15 %"]
+    m = cpu["parts"]["memory/sew-resnet18, 15 %"]
     p, s, run = m["parameters"], m["state"], m["process"]
     return (
-        f"{shown}\n\n{results['machine']['processor']}, {kernels.partition(' ')[2] or kernels}, "
-        f"{results['date']}. At {m['batch']} samples a call the SEW-ResNet18 shape needs "
+        f"{shown}\n\nAt {m['batch']} samples a call the SEW-ResNet18 shape needs "
         f"{size(run['runtime']['process'])} in all against {size(run['spikingjelly']['process'])}; its\n"
         f"parameters shrink {p['float32'] / p['packed']:.1f}x, its states {s['float32'] / s['packed']:.1f}x "
-        f"({s['float32'] / s['packed, stem 4']:.1f}x with a 4-bit stem)."
+        f"({s['float32'] / s['packed, stem 4']:.1f}x with a 4-bit stem; {title(cpu)})."
     )
+
+
+def brief_table(cpus: list[dict[str, Any]], batches: Sequence[int]) -> str:
+    head = ["one thread", "processor", "SpikingJelly eager", "strongest float", "onnxruntime int8", "runtime"]
+    rows = [
+        brief_row(cpu, case, cpu["parts"][f"speed/{case}/{batch}"])
+        for cpu in cpus
+        for case in BRIEF
+        for batch in batches
+        if f"speed/{case}/{batch}" in cpu["parts"]
+    ]
+    return table([*head, "over SpikingJelly", "over the strongest float"], rows) if rows else ""
+
+
+def brief_row(cpu: dict[str, Any], case: str, r: dict[str, Any]) -> list[str]:
+    c = r["contenders"]
+    ours = c[fastest(c)]
+    floats = [c[n]["ms_per_image"] for n in STRONGEST if n in c]
+    int8 = f"{c['onnx int8']['ms_per_image']:.1f} ms" if "onnx int8" in c else ""
+    label = f"{BRIEF[case]}/CIFAR shape, {100 * r['rate']['quantized']:.0f} % firing, batch {r['batch']}"
+    base = f"{c['spikingjelly']['ms_per_image']:.1f} ms"
+    speed = [f"**{ours['ms_per_image']:.2f} ms**", f"**{ours['speedup']:.1f}x**"]
+    return [label, title(cpu), base, f"{min(floats):.1f} ms", int8, *speed, over_strongest(r).strip("*")]
+
+
+def fastest(contenders: dict[str, Any]) -> str:
+    ours = [n for n in contenders if n.startswith("runtime")]
+    return max(ours, key=lambda n: float(contenders[n]["speedup"]))
 
 
 def of(parts: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -91,14 +124,30 @@ def speed_table(found: list[dict[str, Any]]) -> str:
         for name in names:
             c = r["contenders"].get(name)
             cells.append("" if c is None else f"{c['ms_per_image']:.2f} ms<br>**{c['speedup']:.1f}x**")
-        rows.append([*cells, over_strongest(r)])
-    return table(["model", "firing", *names, "over the strongest float"], rows)
+        share = f"{100 * r['of_peak']:.0f} %" if "of_peak" in r else ""
+        rows.append([*cells, over_strongest(r), share])
+    return table(["model", "firing", *names, "over the strongest float", "of the peak"], rows)
+
+
+def small_table(found: list[dict[str, Any]]) -> str:
+    """Microseconds a sample of every contender and, below, how many times faster than snnTorch it is."""
+    if not found:
+        return ""
+    names = list(dict.fromkeys(n for r in found for n in r["contenders"]))
+    rows = []
+    for r in found:
+        cells = [r["case"], f"{100 * r['rate']['quantized']:.1f} %"]
+        for name in names:
+            c = r["contenders"].get(name)
+            cells.append("" if c is None else f"{1e3 * c['ms_per_image']:,.0f} µs<br>**{c['speedup']:.1f}x**")
+        rows.append(cells)
+    return table(["network", "firing", *names], rows)
 
 
 def over_strongest(r: dict[str, Any]) -> str:
     """The fastest kernels against the fastest of the float contenders."""
     c = r["contenders"]
-    floats = [c[n]["speedup"] for n in ("eager", "compiled", "onnx float") if n in c]
+    floats = [c[n]["speedup"] for n in STRONGEST if n in c]
     ours = [row["speedup"] for n, row in c.items() if n.startswith("runtime")]
     return f"**{max(ours) / max(floats):.1f}x**" if floats and ours else ""
 

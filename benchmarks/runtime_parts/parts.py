@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ptq4snn.runtime import State, load
+from ptq4snn.runtime import Runtime, State, load
 from ptq4snn.runtime.measure import float_bytes, interleave, profiled
 from ptq4snn.runtime.roofline import measure_peaks, rate_of
 from runtime_parts import memory
 from runtime_parts.cases import MAIN, Ready, narrow_stem, ready, synthetic, wide
 from runtime_parts.contenders import contenders
+from runtime_parts.machine import instructions
 from runtime_parts.networks import firing_rates
 from runtime_parts.timing import summary
 
@@ -46,12 +47,21 @@ def speed(r: Ready, batch: int, rounds: int, skip: frozenset[str]) -> dict[str, 
         "compile_seconds": c.compile_seconds,
         "checks": c.checks,
         "contenders": summary(times, batch, base),
+        "of_peak": of_peak(r, x.numpy()),
     }
+
+
+def of_peak(r: Ready, x: Any) -> float:
+    """The time that all projections would take at the machine's peaks, of the time of all operations."""
+    told = profiled(load(r.bundle, kernels=instructions()), x, None, 9)
+    peaks = measure_peaks(told.kernels)
+    rates = [(op.milliseconds, rate_of(op, peaks)) for op in told.operations]
+    return sum(ms * rate.share for ms, rate in rates if rate) / sum(ms for ms, _ in rates)
 
 
 def layers(r: Ready, batch: int, calls: int = 25) -> dict[str, Any]:
     """The least time of every operation, and its share of the machine's peak."""
-    told = profiled(load(r.bundle), r.x[:batch].numpy(), None, calls)
+    told = profiled(load(r.bundle, kernels=instructions()), r.x[:batch].numpy(), None, calls)
     peaks = measure_peaks(told.kernels)
     rows = []
     for op in told.operations:
@@ -61,13 +71,14 @@ def layers(r: Ready, batch: int, calls: int = 25) -> dict[str, Any]:
 
 
 def scaling(folder: Path, rounds: int) -> dict[str, Any]:
-    """The runtime alone on the main shape: threads, batch, T, width; and one step a call."""
+    """The runtime alone on the main shape: threads, batch, T, and one step a call."""
     main = ready(next(c for c in synthetic() if c.name == MAIN), folder, {})
-    x = main.x.numpy()
-    one, two = load(main.bundle), load(main.bundle, threads=2)
-    stream = load(main.bundle)
+    x, kernels = main.x.numpy(), instructions()
+    one, two = (load(main.bundle, kernels, threads=n) for n in (1, 2))
+    more, more_two = (load(main.bundle, kernels, threads=n, expanded=True) for n in (1, 2))
+    packed, expanded = (load(main.bundle, kernels, expanded=e) for e in (False, True))
 
-    def steps() -> None:
+    def steps(stream: Runtime) -> None:
         stream.reset()
         for _ in range(stream.model.program.steps):
             stream.step(x[:1])
@@ -81,11 +92,25 @@ def scaling(folder: Path, rounds: int) -> dict[str, Any]:
         "T 1": (partial(one, x[:1], steps=1), 1),
         "T 2": (partial(one, x[:1], steps=2), 1),
         "T 8": (partial(one, x[:1], steps=8), 1),
-        "streaming, batch 1": (steps, 1),
+        "streaming, batch 1": (partial(steps, packed), 1),
+        "expanded weights, batch 1": (partial(more, x[:1]), 1),
+        "expanded weights, batch 1, 2 threads": (partial(more_two, x[:1]), 1),
+        "expanded weights, streaming, batch 1": (partial(steps, expanded), 1),
     }
-    for factor in (0.5, 2.0):
-        r = ready(wide(factor), folder, {})
-        runs[f"width x{factor:g}"] = (partial(load(r.bundle), r.x[:1].numpy()), 1)
+    return against_one(runs, rounds)
+
+
+def widths(folder: Path, rounds: int) -> dict[str, Any]:
+    """The main shape, narrower and wider."""
+    main = ready(next(c for c in synthetic() if c.name == MAIN), folder, {})
+    runs: dict[str, tuple[Callable[[], object], int]] = {}
+    for name, r in (("batch 1", main), *((f"width x{f:g}", ready(wide(f), folder, {})) for f in (0.5, 2.0))):
+        runs[name] = (partial(load(r.bundle, instructions()), r.x[:1].numpy()), 1)
+    return against_one(runs, rounds)
+
+
+def against_one(runs: dict[str, tuple[Callable[[], object], int]], rounds: int) -> dict[str, Any]:
+    """Milliseconds an image, and how many times those of one image a call, inside a round."""
     times = interleave({name: work for name, (work, _) in runs.items()}, rounds)
     rows = {}
     for name, t in times.items():

@@ -68,3 +68,17 @@ def test_what_quantization_costs(benchmark: Any) -> None:
     results = json.loads(cost.RESULTS.read_text("utf-8"))
     assert results["networks"]
     assert cost.written(results) == cost.PAGE.read_text("utf-8")
+
+
+def test_every_processor_stands_beside_its_figures(benchmark: Any) -> None:
+    page = benchmark("runtime_parts.page")
+    cpus = json.loads((BENCHMARKS / "runtime.json").read_text("utf-8"))["cpus"]
+    text = (BENCHMARKS.parent / "docs" / "runtime.md").read_text("utf-8")
+    for name, cpu in cpus.items():
+        assert name == page.cpu_name(cpu)
+        for case in (p for p in cpu["parts"] if p.startswith("speed/")):
+            assert f"**{page.title(cpu)}**" in text, case
+    main = "sew-resnet18, 15 %"
+    some = [{**c, "parts": {k: v for k, v in c["parts"].items() if main in k}} for c in cpus.values()]
+    rows = page.brief_table(some, (1, 16)).splitlines()[2:]
+    assert len(rows) == sum(f"speed/{main}/{b}" in cpu["parts"] for cpu in cpus.values() for b in (1, 16))

@@ -271,3 +271,30 @@ def test_the_weights_live_only_in_the_kernels() -> None:
     gc.collect()
     assert all(a() is None for a in arrays)
     assert rt.model.hash == before
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_expanded_weights_give_the_same_bits_and_are_counted(seed: int) -> None:
+    model = random_model(seed)
+    keep = kept_values(model)
+    for level in levels():
+        packed, expanded = (NativeExecutor(model, level, keep, expanded=e) for e in (False, True))
+        compare(model, expanded, keep, 3)
+        x = samples(model, 1, 1, 2)
+        for executor in (packed, expanded):
+            executor.execute(x, 2, None, keep, 1)
+        assert expanded.statistics().weights_bytes >= packed.statistics().weights_bytes
+
+
+def test_a_state_that_was_given_other_arrays_is_written_there() -> None:
+    """Addresses are kept with a state: they must not outlive its arrays."""
+    model = next(m for m in map(random_model, range(100)) if State.new(m, 1).rows)
+    executor, x = NativeExecutor(model), samples(model, 1, 1, 4)
+    state, want = State.new(model, 1), State.new(model, 1)
+    for t in range(4):
+        state.rows = {v: a.copy() for v, a in state.rows.items()}
+        held = dict(state.rows)
+        executor.execute(x[min(t, len(x) - 1)][None], 1, state, [], 1)
+        NumpyExecutor(model).execute(x[min(t, len(x) - 1)][None], 1, want, [], 1)
+        assert all(state.rows[v] is held[v] for v in held)
+        same_state(want, state)

@@ -65,10 +65,12 @@ class Decoder:
         """Batch and time where the model has them."""
         out = self.out
         if out.time_axis is None:
-            return np.ascontiguousarray(np.moveaxis(x, 0, out.batch_axis))
+            return np.ascontiguousarray(x if out.batch_axis == 0 else np.moveaxis(x, 0, out.batch_axis))
         if not self.timed:
             x = np.broadcast_to(x, (steps, *x.shape))
-        return np.ascontiguousarray(np.moveaxis(x, (0, 1), (out.time_axis, out.batch_axis)))
+        if (out.time_axis, out.batch_axis) != (0, 1):
+            x = np.moveaxis(x, (0, 1), (out.time_axis, out.batch_axis))
+        return np.ascontiguousarray(x)
 
 
 def _scaled(x: Array, kind: str, by: float) -> Array:

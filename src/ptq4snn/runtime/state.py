@@ -21,7 +21,7 @@ from ptq4snn.network.program import Delay, Neuron, TimeSum
 from ptq4snn.runtime.parameters import Model
 
 __all__ = [
-    "MAX_SESSION", "MAX_STEPS", "Rows", "State", "delay_field", "pack_rows", "rows_of", "unpack_rows",
+    "MAX_SESSION", "MAX_STEPS", "Rest", "Rows", "State", "delay_field", "pack_rows", "rows_of", "unpack_rows",
 ]  # fmt: skip
 
 MAX_STEPS = 2**16  # of one call, and at calibration
@@ -104,6 +104,32 @@ def unpack_rows(rows: Rows, packed: Bytes) -> Integers:
     return out + rows.zero
 
 
+class Rest:
+    """Where the sequences of a model begin; every row of a neuron is alike."""
+
+    def __init__(self, model: Model) -> None:
+        self._hash = model.hash
+        self._rows: dict[int, tuple[int, Bytes]] = {}  # of a neuron: how many a sample has, and one [size]
+        self._sums: dict[int, tuple[int, int]] = {}
+        for op in model.program.operations:
+            if isinstance(op, Delay) or (isinstance(op, Neuron) and not op.once):
+                rows = rows_of(model, op)
+                at_rest = np.zeros((1, len(rows.order)), dtype=np.int64)
+                self._rows[op.output] = (rows.count, pack_rows(replace(rows, count=1), at_rest)[0, 0])
+            elif isinstance(op, TimeSum):
+                value = model.program.values[op.output]
+                self._sums[op.output] = (value.positions, value.channels)
+
+    def state(self, batch: int) -> State:
+        state = State(self._hash, batch, 0)
+        for v, (count, row) in self._rows.items():
+            state.rows[v] = np.empty((batch, count, len(row)), dtype=np.uint8)
+            state.rows[v][...] = row
+        for v, shape in self._sums.items():
+            state.sums[v] = np.zeros((batch, *shape), dtype=np.int64)
+        return state
+
+
 @dataclass
 class State:
     """Where `batch` sequences stand after `steps` steps; keys are the numbers of values."""
@@ -113,21 +139,12 @@ class State:
     steps: int
     rows: dict[int, Bytes] = field(default_factory=dict)  # of a neuron: [B, count, size]
     sums: dict[int, Integers] = field(default_factory=dict)  # of a sum over time: [B, positions, channels]
+    buffers: Any = field(default=None, repr=False, compare=False)  # of the native kernels
 
     @classmethod
     def new(cls, model: Model, batch: int) -> State:
         """Everything at rest."""
-        state = cls(model.hash, batch, 0)
-        for op in model.program.operations:
-            if isinstance(op, Delay) or (isinstance(op, Neuron) and not op.once):
-                rows = rows_of(model, op)
-                at_rest = np.zeros((1, len(rows.order)), dtype=np.int64)  # all rows are alike
-                row = pack_rows(replace(rows, count=1), at_rest)
-                state.rows[op.output] = np.tile(row, (batch, rows.count, 1))
-            elif isinstance(op, TimeSum):
-                value = model.program.values[op.output]
-                state.sums[op.output] = np.zeros((batch, value.positions, value.channels), dtype=np.int64)
-        return state
+        return Rest(model).state(batch)
 
     def copy(self, into: State | None = None) -> State:
         """The same in memory of its own, or in that of `into`, a state of the same session."""

@@ -134,7 +134,7 @@ inline void add_rescale(Random& r, Projection& p, Type out) {
 
 // Weights packed and, mostly, the tap table read from the input's side: without that events are not followed.
 struct PackedLayer {
-  Memory weights;
+  Memory weights, expanded;
   std::vector<int32_t> runs;
   Layer layer;
 
@@ -158,10 +158,19 @@ struct PackedLayer {
              p.lo,
              p.hi,
              path,
+             nullptr,
              nullptr};
     if (p.table.empty() || !with_runs) return;
     runs = make_runs(p.table.data(), p.positions, p.taps, in_positions);
     layer.runs = runs.data();
+  }
+
+  // Weights that stay expanded, as a level makes them.
+  void expand(const Kernels& k) {
+    if (layer.tap_table && !layer.runs) return;
+    expanded = aligned(k.expanded_bytes(layer));
+    k.expand_weights(layer, static_cast<uint8_t*>(expanded.get()));
+    layer.expanded = static_cast<const uint8_t*>(expanded.get());
   }
 };
 

@@ -41,13 +41,14 @@ struct Case {
     const bool image = r.chance(0.3);
     const int height = image ? (int)r.between(5, 7) : 1, width = (int)(image ? r.between(5, 8) : r.between(1, 6));
     const int in_steps = r.chance(0.2) ? 1 : steps, in_positions = height * width;
-    const int each = grouped
-                         ? (int)r.of({1, 1, 2, 3})
-                         : (int)(image ? r.of({1, 3, 64, 65, 130}) : r.of({1, 3, 5, 31, 64, 65, 100, 128, 300, 513}));
+    const int each =
+        grouped ? (int)r.of({1, 1, 2, 3})
+                : (int)(image ? r.of({1, 3, 16, 48, 64, 65, 130}) : r.of({1, 3, 5, 31, 64, 65, 100, 128, 300, 513}));
     const int groups = grouped ? (int)r.of({1, 3, 64, 70}) : 1;
     const int bits = (int)r.of({2, 3, 4, 4, 4, 8});
-    const int cout = grouped ? groups * (int)r.of({1, 1, 2})
-                             : (int)(image ? r.of({1, 64, 70, 130}) : r.of({1, 10, 64, 65, 100, 128, 200}));
+    const int cout = grouped
+                         ? groups * (int)r.of({1, 1, 2})
+                         : (int)(image ? r.of({1, 16, 40, 64, 70, 130}) : r.of({1, 10, 17, 48, 64, 65, 100, 128, 200}));
     if (r.chance(0.65))
       input.reset(
           new Input(r, in_positions, in_steps, each * groups, (int)r.between(1, 3), r.of({0.0, 0.02, 0.1, 0.3, 1.0})));
@@ -73,6 +74,7 @@ struct Case {
 static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? (c.r.chance(0.5) ? Type::S8 : Type::I8) : Type::I16;
   PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
+  if (c.p.groups == 1 && c.r.chance(0.3)) packed.expand(k);
   const Grouped g = {packed.layer, c.p.groups};
   std::vector<uint8_t> out((size_t)c.p.positions * c.steps * c.p.cout * size_of(type));
   const RowsOut rows = {out.data(), type, c.steps, c.p.cout};
@@ -99,6 +101,7 @@ static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
 static void check_images(Case& c, const Kernels& k, Path path) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? Type::S8 : Type::I16;
   PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
+  if (c.p.groups == 1 && c.r.chance(0.3)) packed.expand(k);
   const int count = (int)c.r.between(2, 5);
   const bool spikes = c.input->source.spikes != nullptr;
   const size_t in = spikes ? c.input->words.size() * 8 : c.input->bytes.size(), in_step = (in + 63) / 64 * 64 + 64;

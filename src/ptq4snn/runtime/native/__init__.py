@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.network.program import Neuron
-from ptq4snn.runtime.native.binding import Call, Engine, Library, library
+from ptq4snn.runtime.native.binding import Buffers, Call, Engine, Library, library
 from ptq4snn.runtime.native.layout import COUNTERS, PATHS
 from ptq4snn.runtime.native.planner import plan_model
 from ptq4snn.runtime.parameters import Model
@@ -53,7 +53,13 @@ def _level(lib: Library, isa: str | None) -> str:
 class NativeExecutor:
     """`executor.Executor`. Only the values `keep` can be asked for: at first the outputs and all spikes."""
 
-    def __init__(self, model: Model, isa: str | None = None, keep: Iterable[int] | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        isa: str | None = None,
+        keep: Iterable[int] | None = None,
+        expanded: bool = False,
+    ) -> None:
         lib = library()
         if lib is None:
             raise PTQ4SNNError(
@@ -69,7 +75,7 @@ class NativeExecutor:
         plan = plan_model(model, keep)
         self._operations, self._states, self._kept = plan.operations, plan.states, plan.kept
         self._model = model.bare() if plan.goes_round else None  # which needs states also from rest
-        self._engine = Engine(lib, plan.block, self.kernels)
+        self._engine = Engine(lib, plan.block, self.kernels, expanded)
         self._seen = (0, 0)  # samples and steps of the last call
 
     def execute(
@@ -81,12 +87,11 @@ class NativeExecutor:
         if state is None and self._model is not None:
             state = State.new(self._model, batch)
         out = {v: self._blank(v, steps, batch) for v in keep}
-        states = None if state is None else [self._state(state, v) for v in self._states]
+        states = None if state is None else self._buffers(state)
         first = 0 if state is None else state.steps
         x = np.ascontiguousarray(x, dtype=np.float32)
-        kept = [out.get(v) for v in self._kept]
         call = Call(steps, first, threads, PATHS.index(self.path), self.profile)
-        self._engine.run(call, x, states, kept)
+        self._engine.run(call, x, states, Buffers.kept([out.get(v) for v in self._kept]))
         if state is not None:
             state.steps += steps
         self._seen = (batch, steps)
@@ -96,6 +101,19 @@ class NativeExecutor:
         value = self._values[v]
         shape = (batch, value.positions, value.channels)
         return np.empty((steps, *shape) if value.time else shape, dtype=np.int64)
+
+    def _buffers(self, state: State) -> Buffers:
+        """The arrays of a state: those of its last call, unless somebody gave it others."""
+        known = state.buffers
+        if isinstance(known, Buffers) and len(known.arrays) == len(self._states):
+            parts = (state.rows, state.sums)
+            if all(
+                parts[v in state.sums].get(v) is a for v, a in zip(self._states, known.arrays, strict=True)
+            ):
+                return known
+        found = Buffers.states([self._state(state, v) for v in self._states])
+        state.buffers = found
+        return found
 
     def _state(self, state: State, v: int) -> NDArray[np.uint8] | NDArray[np.int64]:
         """The array that is written in place."""

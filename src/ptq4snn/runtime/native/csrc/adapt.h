@@ -61,6 +61,7 @@ static inline hot::Grouped grouped_of(const Call& call) {
   l.lo = w.lo;
   l.hi = w.hi;
   l.runs = w.runs;
+  l.expanded = w.expanded;
   l.path = call.path;
   g.groups = w.groups;
   return g;

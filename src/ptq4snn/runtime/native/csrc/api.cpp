@@ -46,11 +46,13 @@ PTQ_API int ptq_levels(char* out, int64_t size) {
   return guarded(out, size, [&] { write_text(out, size, level_names().c_str()); });
 }
 
-PTQ_API void* ptq_create(const uint8_t* plan, int64_t size, const char* level, char* error, int64_t error_size) {
+// `expanded`: weights stay expanded in memory.
+PTQ_API void* ptq_create(const uint8_t* plan, int64_t size, const char* level, int expanded, char* error,
+                         int64_t error_size) {
   Engine* made = nullptr;
   guarded(error, error_size, [&] {
     const Operations operations = level_operations(level);
-    made = new Engine(read_plan(plan, size), operations);
+    made = new Engine(read_plan(plan, size), operations, expanded != 0);
   });
   return made;
 }

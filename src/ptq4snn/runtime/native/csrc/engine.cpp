@@ -1,5 +1,7 @@
 #include "engine.h"
 
+#include "layer.h"
+
 #include <algorithm>
 #include <chrono>
 
@@ -37,7 +39,7 @@ void add(Counters& sum, const Counters& c) {
 
 }  // namespace
 
-Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations)
+Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations, bool expanded)
     : plan_(std::move(plan)), operations_(operations), process_(getpid()) {
   const std::vector<Op>& ops = plan_->ops;
   for (int i = 0; i < (int)ops.size(); ++i) {
@@ -52,6 +54,34 @@ Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations)
       int64_t& bytes = value.time ? region.time_bytes : region.still_bytes;
       bytes = std::max(bytes, plus(value.offset, value.row + 63) / 64 * 64);
     }
+  }
+  if (expanded) expand_weights();
+}
+
+// What the event path may read of every projection; operations with the same weights and taps share them.
+void Engine::expand_weights() {
+  struct Wanted {
+    Op* op;
+    hot::Layer layer;
+    int64_t at;
+  };
+  std::vector<Wanted> all;
+  int64_t total = 0;
+  for (Op& op : plan_->ops) {
+    const Projection& w = op.project;
+    if (!takes_images(op) || !is_planes(plan_->values[(size_t)op.sources[0]].format)) continue;
+    if (w.table != nullptr && w.runs == nullptr) continue;
+    hot::Layer layer{};
+    layer.positions = plan_->values[(size_t)op.output].positions;
+    layer.taps = w.taps, layer.cin = w.cin, layer.cout = w.cout, layer.bits = w.bits;
+    layer.weights = w.weights, layer.runs = w.runs;
+    all.push_back({&op, layer, total});
+    total = plus(total, plus((int64_t)operations_.hot->expanded_bytes(layer), 63) / 64 * 64);
+  }
+  expanded_.resize(total);
+  for (const Wanted& w : all) {
+    operations_.hot->expand_weights(w.layer, expanded_.data() + w.at);
+    w.op->project.expanded = expanded_.data() + w.at;
   }
 }
 

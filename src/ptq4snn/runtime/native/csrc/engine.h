@@ -60,12 +60,13 @@ class Asking {
 
 class Engine {
  public:
-  Engine(std::unique_ptr<Plan> plan, const Operations& operations);
+  // `expanded`: weights of the event path stay expanded beside the packed ones.
+  Engine(std::unique_ptr<Plan> plan, const Operations& operations, bool expanded);
 
   // Throws Cancelled where the caller says so; the states are then neither those before nor those after.
   void run(const Request& request, Asking& asking);
 
-  int64_t weights_bytes() const { return plan_->resident_bytes(); }
+  int64_t weights_bytes() const { return plan_->resident_bytes() + expanded_.bytes(); }
   int64_t arena_bytes() const;
   int64_t state_bytes() const;
   const std::vector<Counters>& counters() const { return counters_; }
@@ -87,6 +88,7 @@ class Engine {
     int64_t step;    // of a loop
   };
 
+  void expand_weights();
   void check(const Request& request) const;
   void make_room(const Request& request);
   void set_blocks();
@@ -111,6 +113,7 @@ class Engine {
   int64_t image_bytes_ = 0, local_bytes_ = 0, scratch_bytes_ = 0;
   int tile_ = 1;
   bool ready_ = false;  // for calls like the last one
+  Block expanded_;
   Block arena_;
   std::vector<Block> own_;                     // of a thread: local values, then scratch
   std::vector<std::vector<View>> views_;       // of a thread: inputs of an operation

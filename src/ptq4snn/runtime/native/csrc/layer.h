@@ -62,8 +62,9 @@ struct Layer {
   const int32_t* rescale_m;  // [padded(cout)]
   const int32_t* rescale_n;  // [padded(cout)], 0 <= n <= 62
   int32_t lo, hi;
-  Path path;            // Event and Dense force a kernel (tests); rows as input are always dense
-  const int32_t* runs;  // made by make_runs from tap_table (tap_runs.h); null: no tap_table, or never by events
+  Path path;                // Event and Dense force a kernel (tests); rows as input are always dense
+  const int32_t* runs;      // made by make_runs from tap_table (tap_runs.h); null: no tap_table, or never by events
+  const uint8_t* expanded;  // made by expand_weights for events; null: they are expanded at every call
 };
 
 // The same for a convolution in groups (depthwise: groups == cin). Weights [taps][cin / groups][cout] are packed by
@@ -132,6 +133,10 @@ struct Kernels {
   size_t (*project_scratch)(const Layer&, const Source&, int steps, int range, bool state, int images);
   size_t (*grouped_scratch)(const Grouped&, const Source&, int steps, int range);
   size_t (*neuron_scratch)(const Neuron&, int steps, int range, bool state);
+
+  // Weights as the event path adds them, to stay in memory: twice the packed nibbles or bytes.
+  size_t (*expanded_bytes)(const Layer&);
+  void (*expand_weights)(const Layer&, uint8_t* out);
 
   void (*project_neuron)(const Layer&, const Neuron&, const Source&, int steps, int first_step, const NeuronOut&,
                          const State*, const Images&, int begin, int end, const Scratch&);

@@ -14,20 +14,30 @@ static inline uint8_t to_grid(float x, double inverse, double zero) {
   return (uint8_t)(int32_t)((y + magic) - magic);
 }
 
+// All steps of a position at once: what is read is spread, what is computed and written lies in order.
 static void quantize(const Call& call, int begin, int end) {
   const Op& op = *call.op;
-  const int n = call.out.channels;
-  int32_t* row = reinterpret_cast<int32_t*>(call.scratch);
-  for (int p = begin; p < end; ++p)
-    for (int t = 0; t < call.out.steps; ++t) {
-      const float* x = call.x + t * call.x_stride;
-      const int32_t* index = op.index + (int64_t)p * n;
-      for (int c = 0; c < n; ++c) {
-        const int g = op.per_channel ? c : 0;
-        row[c] = to_grid(index[c] < 0 ? 0.0f : x[index[c]], op.inverse[g], op.zeros[g]);
-      }
+  const int n = call.out.channels, steps = call.out.steps, count = n * steps;
+  Piece piece{call.scratch};
+  double *inverse = piece.take<double>(count), *zero = piece.take<double>(count);
+  float* x = piece.take<float>(count);
+  uint8_t* bytes = piece.take<uint8_t>(count);
+  int32_t* row = piece.take<int32_t>(n);
+  for (int i = 0; i < count; ++i) {
+    const int g = op.per_channel ? i % n : 0;
+    inverse[i] = op.inverse[g], zero[i] = op.zeros[g];
+  }
+  for (int p = begin; p < end; ++p) {
+    const int32_t* index = op.index + (int64_t)p * n;
+    for (int t = 0; t < steps; ++t)
+      for (int c = 0; c < n; ++c) x[t * n + c] = index[c] < 0 ? 0.0f : call.x[t * call.x_stride + index[c]];
+    uint8_t* __restrict out = call.out.format == kU8 ? row_of_mutable(call.out, p, 0) : bytes;
+    for (int i = 0; i < count; ++i) out[i] = to_grid(x[i], inverse[i], zero[i]);
+    for (int t = 0; out == bytes && t < steps; ++t) {
+      for (int c = 0; c < n; ++c) row[c] = bytes[t * n + c];
       encode(call.out, p, t, row);
     }
+  }
 }
 
 // Whole rows of the same format, moved.

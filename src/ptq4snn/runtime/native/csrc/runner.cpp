@@ -93,7 +93,7 @@ struct Case {
 
 int run(const char* plan_path, const char* input_path, const char* output_path, const char* level) {
   const Bytes block = read_file(plan_path), input = read_file(input_path);
-  Engine engine(read_plan(block.data(), (int64_t)block.size()), level_operations(level));
+  Engine engine(read_plan(block.data(), (int64_t)block.size()), level_operations(level), false);
   Case one(engine.plan(), input);
   engine.run(one.request, nobody);
   std::ofstream out(output_path, std::ios::binary);
@@ -151,7 +151,7 @@ int fuzz(const char* plan_path, const char* input_path, uint64_t seed, int count
     try {
       std::unique_ptr<Plan> plan = read_plan(broken.data(), (int64_t)broken.size());
       if (!is_small(*plan)) continue;
-      Engine engine(std::move(plan), level_operations(""));
+      Engine engine(std::move(plan), level_operations(""), true);
       Case one(engine.plan(), input);
       engine.run(one.request, nobody);
       ++ran;

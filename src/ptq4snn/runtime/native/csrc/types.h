@@ -61,6 +61,7 @@ struct Projection {
   int32_t taps, cin, cout, groups, bits, shift, narrow;
   const int32_t* table;     // [positions][taps], or null: every position reads itself
   const int32_t* runs;      // the table from the input's side (tap_runs.h), or null
+  const uint8_t* expanded;  // for events, where they stay in memory; else null
   const void* weights;      // packed for the hot kernels; int8 [taps][cin / groups][cout] for kProjectRows
   const int32_t* bias;      // [rows][padded cout]
   const int32_t* bias_row;  // [positions] or null

@@ -3,6 +3,7 @@
 
 #include "event_counts.h"
 #include "event_sums.h"
+#include "expanded.h"
 #include "pieces.h"
 
 namespace ptq {
@@ -25,15 +26,15 @@ struct Event {
   int halves, tiles;         // bytes are two halves
   int64_t rows, in_rows;     // output and input positions times steps
   int together;              // images at once: `sums` and so on hold so many, one after the other
-  uint8_t* expanded;         // [channel][tap][tile][half][64]
+  uint8_t* expanded;         // a chunk, where the layer has not all of them
   uint16_t* sums;            // [tile][half][rows][64]
   int32_t* wide;             // [tile][rows][64], where int16 is not enough
   int32_t *counts, *events;  // sums of the values of an input row, and under the taps of an output row
   OwnRuns own;               // where the layer has no tap table
   Runs runs;
-  Piece* kept;  // the pieces of the current class; null: cut anew for every chunk
-  int pieces_kept;
-  bool few;  // events
+  Piece* kept;            // the pieces of the current class
+  int room, pieces_kept;  // how many there can be, and are; -1: too many, they are cut anew for every chunk
+  bool few;               // events
 
   Event(const Layer& layer, const Spikes& spikes, const Images& images_, int first_, int last_, int begin_, int end_,
         Arena& arena)
@@ -45,7 +46,7 @@ struct Event {
         begin(begin_),
         end(end_),
         span{first_, begin_, end_},
-        halves(is_nibbles(layer.bits) ? 1 : 2),
+        halves(halves_of(layer)),
         tiles(padded(layer.cout) / kTile),
         rows((int64_t)(end_ - begin_) * spikes.steps),
         in_rows((int64_t)(last_ - first_) * spikes.steps),
@@ -53,37 +54,17 @@ struct Event {
         own(begin_, end_),
         runs(l.runs ? l.runs : own.numbers, l.taps) {
     together = min_int(together, images.count);
-    expanded = arena.take<uint8_t>((size_t)64 * kChunkRows * kTile);
+    expanded = l.expanded ? nullptr : arena.take<uint8_t>((size_t)64 * kChunkRows * kTile);
     sums = arena.take<uint16_t>((size_t)(together * sums_each()));
     wide = l.narrow ? nullptr : arena.take<int32_t>((size_t)(together * wide_each()));
     counts = arena.take<int32_t>((size_t)(together * in_rows));
     events = arena.take<int32_t>((size_t)(together * rows));
-    kept = all_inside() ? arena.take<Piece>((size_t)most_pieces(runs, halves)) : nullptr;
+    room = 2 * most_pieces(runs, halves);  // runs at the border of a range are cut
+    kept = arena.take<Piece>((size_t)room);
   }
 
   int64_t sums_each() const { return (int64_t)tiles * halves * rows * kTile; }
   int64_t wide_each() const { return (int64_t)tiles * rows * kTile; }
-
-  static int64_t channel_bytes(const Chunk& k, int halves) { return (int64_t)k.ranks * k.tiles * halves * kTile; }
-
-  void expand(const Chunk& k, const int32_t* order) {
-    const int64_t stride = channel_bytes(k, halves), all = (int64_t)l.taps * l.cin;
-    const int channels = min_int(64, l.cin - k.word * 64);
-    const bool pairs = halves == 1 && channels % 2 == 0;  // every run begins with the low half of a byte
-    const uint8_t* start[kChunkRows];
-    int64_t row[kChunkRows];
-    int streams = 0;
-    for (int rank = k.rank; rank < k.rank + k.ranks; ++rank)
-      for (int i = 0; i < k.tiles; ++i, ++streams) {
-        row[streams] = packed_row(l.taps, l.cin, order[rank], k.word * 64);
-        start[streams] = static_cast<const uint8_t*>(l.weights) + tile_bytes(all, l.bits) * (k.tile + i);
-        start[streams] += pairs ? row[streams] / 2 * kTile : 0;
-      }
-    if (pairs) return expand_pairs(start, streams, channels, expanded, stride);
-    for (int i = 0; i < streams; ++i)
-      halves == 1 ? expand_nibbles(start[i], row[i], channels, expanded + i * kTile, stride)
-                  : expand_bytes(start[i], row[i], channels, expanded + i * 2 * kTile, stride);
-  }
 
   bool all_inside() const { return end - begin >= l.positions; }
 
@@ -112,7 +93,6 @@ struct Event {
     piece.in.step = step;
     piece.in.position = position * run.step;
     piece.in.out = (int64_t)run.out_step * s.steps * kTile;
-    piece.in.rows = expanded;
     piece.in.channel = channel_bytes(k, halves);
     piece.words = s.data + (run.first + (int64_t)i * run.step) * position;
     for (int r = 0; r < run.readers; ++r) {
@@ -157,27 +137,31 @@ struct Event {
     ahead.set(static_cast<const char*>(l.weights) + tile_bytes((int64_t)l.taps * l.cin, l.bits) * (size_t)k.tile +
                   tile_bytes(from, l.bits),
               (int64_t)tile_bytes(rows_of, l.bits), k.tiles, (int64_t)tile_bytes((int64_t)l.taps * l.cin, l.bits),
-              kept ? pieces_kept : last - first);
+              pieces_kept >= 0 ? pieces_kept : last - first);
     return ahead;
   }
 
-  // Events of image `image`, whose sums are those of place `place`.
-  void run_chunk(const Chunk& k, int image, int place, Ahead ahead) {
+  // Events of image `image`, whose sums are those of place `place`; `rows` are the weights of the chunk.
+  void run_chunk(const Chunk& k, const uint8_t* rows, int image, int place, Ahead ahead) {
     const int64_t from = k.word + image * images.in / 8,
-                  to = place * sums_each() + (int64_t)k.tile * halves * rows * kTile;
-    const auto add = [&](const Piece& piece) {
+                  to = place * sums_each() + (int64_t)k.tile * halves * this->rows * kTile;
+    const auto add = [&](Piece& piece) {
       ahead.some();
+      piece.in.rows = rows;
       piece.scatter(piece.in, piece.slots, piece.words + from, to);
     };
-    if (!kept) return cut(k, add);
+    if (pieces_kept < 0) return cut(k, add);
     for (int i = 0; i < pieces_kept; ++i) add(kept[i]);
   }
 
   // The same pieces serve all words, and all tiles of chunks with equal taps.
   void keep_pieces(const Chunk& k) {
-    pieces_kept = 0;
-    if (!kept) return;
-    cut(k, [&](const Piece& piece) { kept[pieces_kept++] = piece; });
+    int found = 0;
+    cut(k, [&](const Piece& piece) {
+      if (found < room) kept[found] = piece;
+      ++found;
+    });
+    pieces_kept = found <= room ? found : -1;
   }
 
   // Sums of one tile at positions [b, e) as int16, channels in order, in place of `sums`; modulo 2^16.
@@ -212,14 +196,18 @@ struct Event {
     Chunks chunks(runs.class_start, runs.classes, l.cin, tiles, halves);
     Chunk form = {};
     form.tap_class = -1;  // like no chunk
+    const uint8_t* resident = l.expanded;
     while (chunks.more()) {
       const Chunk now = chunks.now;
       if (now.tap_class != form.tap_class || now.rank != form.rank || now.tiles != form.tiles)
         keep_pieces(now), form = now;
-      expand(now, runs.order);
+      if (!l.expanded) expand_chunk(l, now, runs.order, expanded);
+      const uint8_t* weights = l.expanded ? resident : expanded;
+      resident += chunk_bytes(l, now);
       chunks.next();
+      const bool ahead = chunks.more() && !l.expanded;
       for (int i = 0; i < count; ++i) {
-        run_chunk(now, from + i, i, i == 0 && chunks.more() ? ahead_of(chunks.now) : Ahead());
+        run_chunk(now, weights, from + i, i, i == 0 && ahead ? ahead_of(chunks.now) : Ahead());
         for (int j = 0; wide && j < now.tiles; ++j) drain(i, now.tile + j);
       }
     }

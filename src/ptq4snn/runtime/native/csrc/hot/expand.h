@@ -8,12 +8,17 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-// One row as signed bytes, channels in order.
+typedef uint16_t Pairs32 __attribute__((vector_size(64)));
+typedef uint8_t Bytes32 __attribute__((vector_size(32)));
+
+// One row as signed bytes, channels in order: even bytes are channels 0..31, odd ones 32..63.
 static inline void decode_row(const uint8_t* tile, int64_t r, int bits, int8_t* out) {
   const uint8_t* row = tile + (is_nibbles(bits) ? r / 2 : r) * kTile;
-  const int shift = is_nibbles(bits) && r % 2 ? 4 : 0, mask = is_nibbles(bits) ? 15 : 255, offset = weight_offset(bits);
-  for (int i = 0; i < 32; ++i) out[i] = (int8_t)(((row[2 * i] >> shift) & mask) - offset);
-  for (int i = 0; i < 32; ++i) out[32 + i] = (int8_t)(((row[2 * i + 1] >> shift) & mask) - offset);
+  const int shift = is_nibbles(bits) && r % 2 ? 4 : 0, mask = is_nibbles(bits) ? 15 : 255;
+  const uint16_t offset = (uint16_t)weight_offset(bits);
+  const Pairs32 pairs = (load<Pairs32>(row) >> shift) & (uint16_t)(mask * 257);
+  store(out, __builtin_convertvector((pairs & 255) - offset, Bytes32));
+  store(out + 32, __builtin_convertvector((pairs >> 8) - offset, Bytes32));
 }
 
 // Low or high halves of 64 bytes, as bytes 0..15.

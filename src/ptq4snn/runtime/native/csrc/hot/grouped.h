@@ -4,7 +4,7 @@
 #pragma once
 
 #include "dense.h"
-#include "sinks.h"
+#include "masked.h"
 
 namespace ptq {
 namespace hot {
@@ -87,17 +87,20 @@ struct GroupedSums {
   template <int T>
   void add_words(int n, int t, int channels, int16_t* acc) const {
     const int64_t step = (int64_t)each * width;
+    const X* const* const from = inputs;
+    const int16_t* const* const by = rows;
     for (int c = 0; c < channels; c += kBytes / 2) {
       u16v sum[T] = {};
       for (int tap = 0; tap < n; ++tap) {
-        const X* x = inputs[tap] + t * step + c;
-        const int16_t* w = rows[tap] + c;
+        const X* x = from[tap] + t * step + c;
+        const int16_t* w = by[tap] + c;
         for (int i = 0; i < each; ++i, x += width, w += kTile) {
-          const u16v by = load<u16v>(w);
+          const u16v weight = load<u16v>(w);
 #pragma GCC unroll 4
-          for (int k = 0; k < T; ++k) sum[k] += load<u16v>(x + k * step) * by;
+          for (int k = 0; k < T; ++k) sum[k] += load<u16v>(x + k * step) * weight;
         }
       }
+#pragma GCC unroll 4
       for (int k = 0; k < T; ++k) store(acc + k * kTile + c, sum[k]);
     }
   }
@@ -141,7 +144,9 @@ static inline bool fits_words(const Source& s) { return s.spikes || s.rows->type
 static size_t grouped_scratch(const Grouped& g, const Source& s, int, int range) {
   Arena arena = {nullptr, 0};
   const int positions = s.spikes ? s.spikes->positions : s.rows->positions;
-  if (fits_words(s)) {
+  if (by_masks(g, s)) {
+    MaskedSums sums(g.layer, *s.spikes, arena);
+  } else if (fits_words(s)) {
     GroupedSums<int16_t> sums(g, s, 0, positions, arena);
   } else {
     GroupedSums<int32_t> sums(g, s, 0, positions, arena);
@@ -153,6 +158,7 @@ static size_t grouped_scratch(const Grouped& g, const Source& s, int, int range)
 static void grouped_rows(const Grouped& g, const Source& s, int steps, const RowsOut& out, int begin, int end,
                          const Scratch& scratch) {
   Arena arena = {static_cast<char*>(scratch.data), 0};
+  if (by_masks(g, s)) return run_masked(g, s, steps, out, begin, end, arena);
   fits_words(s) ? run_grouped<int16_t>(g, s, steps, out, begin, end, arena)
                 : run_grouped<int32_t>(g, s, steps, out, begin, end, arena);
 }

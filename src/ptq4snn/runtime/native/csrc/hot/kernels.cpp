@@ -11,9 +11,9 @@ namespace PTQ_ISA {
 
 extern const Kernels table;
 const Kernels table = {
-    PTQ_NAME,     project_scratch, grouped_scratch, neuron_scratch, project_neuron,
-    project_rows, grouped_rows,    neuron_rows,     add_spikes,     logic_spikes,
-    max_pool,     spikes_to_rows,  rows_to_spikes,  sum_spikes,     choose,
+    PTQ_NAME,       project_scratch, grouped_scratch, neuron_scratch, expanded_bytes, expand_weights,
+    project_neuron, project_rows,    grouped_rows,    neuron_rows,    add_spikes,     logic_spikes,
+    max_pool,       spikes_to_rows,  rows_to_spikes,  sum_spikes,     choose,
 };
 
 }  // namespace PTQ_ISA

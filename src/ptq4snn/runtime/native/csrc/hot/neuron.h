@@ -28,7 +28,7 @@ static inline Way way_of(const Neuron& n, const NeuronOut& out) {
 template <class X, bool Hard>
 static void neuron_choose(const NeuronCall& call, const Currents<X>& x, int unit, Way way) {
   if (way == Way::Float)
-    return call.v ? neuron_float<X, Hard, true>(call, x, unit) : neuron_float<X, Hard, false>(call, x, unit);
+    return call.v.data ? neuron_float<X, Hard, true>(call, x, unit) : neuron_float<X, Hard, false>(call, x, unit);
   if (call.n.dither) {
     way == Way::Plain ? neuron_unit<X, Hard, Form::Plain, true>(call, x, unit)
                       : neuron_unit<X, Hard, Form::General, true>(call, x, unit);
@@ -38,10 +38,19 @@ static void neuron_choose(const NeuronCall& call, const Currents<X>& x, int unit
   }
 }
 
+// Words of a tile that has less than 64 channels: units that exist are put into zeros.
+static inline void clear_words(const NeuronCall& call) {
+  if (!call.out.spikes || call.valid() > kTile - kUnit) return;
+  const int64_t words = (call.n.channels + 63) / 64, rows = (int64_t)(call.end - call.begin) * call.steps;
+  uint64_t* out = call.out.spikes + (int64_t)call.begin * call.steps * words + call.channel / 64;
+  for (int64_t r = 0; r < rows; ++r) out[r * words] = 0;
+}
+
 // Neurons of one tile.
 template <class X>
 static void neuron_tile(const NeuronCall& call, const Currents<X>& x, Way way) {
-  for (int unit = 0; unit < kTile; unit += kUnit) {
+  clear_words(call);
+  for (int unit = 0; unit < min_int(kTile, call.valid()); unit += kUnit) {
     if (way == Way::Wide)
       neuron_wide(call, x, unit);
     else if (call.n.reset == Reset::Hard)

@@ -28,8 +28,7 @@ struct NeuronCall {
   NeuronOut out;
   int begin, end;
   int channel;  // first of the tile
-  int32_t* v;   // state of position begin and this tile, or null
-  int v_stride;
+  Held v;       // states from position begin and this tile on
 
   int valid() const { return n.channels - channel; }
 };

@@ -34,12 +34,11 @@ static inline void float_positions(const NeuronCall& call, const Currents<X>& x,
   constexpr int K = kUnitVectors;
   const f32v magic = f32v{} + 12582912.0f;
   const X* row = x.rows + (int64_t)(p - call.begin) * x.position + unit;
-  int32_t* state = keep ? call.v + (int64_t)(p - call.begin) * call.v_stride + unit : nullptr;
   const int64_t image = spikes.row * call.steps;
   f32v v[P][K], bias[P][K];
   for (int i = 0; i < P; ++i)
     for (int k = 0; k < K; ++k) {
-      v[i][k] = keep ? to_float(load<i32v>(state + i * call.v_stride + k * kLanes)) : f32v{};
+      v[i][k] = keep ? to_float(call.v.get(p + i - call.begin, unit + k * kLanes)) : f32v{};
       bias[i][k] = to_float(multiply(load<i32v>(x.bias_at(p + i) + unit + k * kLanes), same(call.n.gain)));
     }
   spikes.data += (p - call.begin) * image;
@@ -58,7 +57,7 @@ static inline void float_positions(const NeuronCall& call, const Currents<X>& x,
       spikes.put(~bits, i * image);
     }
   for (int i = 0; keep && i < P; ++i)
-    for (int k = 0; k < K; ++k) store(state + i * call.v_stride + k * kLanes, to_int(v[i][k]));
+    for (int k = 0; k < K; ++k) call.v.put(p + i - call.begin, unit + k * kLanes, to_int(v[i][k]));
 }
 
 template <class X, bool Hard, bool keep>

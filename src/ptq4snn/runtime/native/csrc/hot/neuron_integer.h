@@ -15,9 +15,10 @@ static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) 
   const int c0 = call.channel + unit;
   const BitsOut spikes(call, unit);
   for (int p = call.begin; p < call.end; ++p) {
-    int32_t* v = call.v ? call.v + (int64_t)(p - call.begin) * call.v_stride + unit : nullptr;
+    int32_t v[kUnit] = {};
     int64_t s[kUnit];
-    for (int i = 0; i < kUnit; ++i) s[i] = v ? v[i] : 0;
+    for (int k = 0; call.v.data && k < kUnit; k += kLanes) store(v + k, call.v.get(p - call.begin, unit + k));
+    for (int i = 0; i < kUnit; ++i) s[i] = v[i];
     for (int t = 0; t < call.steps; ++t) {
       const X* row = x.at(p - call.begin, t) + unit;
       uint32_t bits = 0;
@@ -40,7 +41,8 @@ static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) 
       if (call.out.spikes) spikes.put(bits, ((int64_t)(p - call.begin) * call.steps + t) * spikes.row);
       if (call.out.potential) put_potential(call, p, t, unit, potential);
     }
-    for (int i = 0; v && i < kUnit; ++i) v[i] = (int32_t)s[i];
+    for (int i = 0; i < kUnit; ++i) v[i] = (int32_t)s[i];
+    for (int k = 0; call.v.data && k < kUnit; k += kLanes) call.v.put(p - call.begin, unit + k, load<i32v>(v + k));
   }
 }
 
@@ -65,60 +67,79 @@ static inline i32v minus(i32v a, i32v b) { return (i32v)((u32v)a - (u32v)b); }
 // Which products are needed. Plain: charge_n == 0 and settle_m == 1 for all channels.
 enum class Form { Plain, General };
 
-template <class X, bool Hard, Form form, bool dither>
-static void neuron_unit(const NeuronCall& call, const Currents<X>& x, int unit) {
-  const Neuron& n = call.n;
-  constexpr int K = kUnitVectors;
+// Parameters of 16 channels.
+struct IntegerUnit {
+  static constexpr int K = kUnitVectors;
   i32v theta[K], rho[K], charge_m[K], settle_m[K], lo[K], hi[K];
   Shift charge[K], settle[K];
-  for (int k = 0; k < K; ++k) {
-    const int c = call.channel + unit + k * kLanes;
-    theta[k] = load<i32v>(n.theta + c);
-    rho[k] = n.reset == Reset::Soft ? load<i32v>(n.rho + c) : i32v{};
-    charge_m[k] = load<i32v>(n.charge_m + c), settle_m[k] = load<i32v>(n.settle_m + c);
-    charge[k].set(n.charge_n + c), settle[k].set(n.settle_n + c);
-    lo[k] = load<i32v>(n.lo + c), hi[k] = load<i32v>(n.hi + c);
-  }
-  const BitsOut spikes(call, unit);
-  for (int p = call.begin; p < call.end; ++p) {
-    int32_t* state = call.v ? call.v + (int64_t)(p - call.begin) * call.v_stride + unit : nullptr;
-    i32v v[K], bias[K];
-    u32v phases[K] = {};
+
+  IntegerUnit(const Neuron& n, int channel) {
     for (int k = 0; k < K; ++k) {
-      v[k] = state ? load<i32v>(state + k * kLanes) : i32v{};
-      bias[k] = load<i32v>(x.bias_at(p) + unit + k * kLanes);
-      for (int i = 0; dither && i < kLanes; ++i) {
-        const int c = call.channel + unit + k * kLanes + i;
-        if (c < n.channels) phases[k][i] = element_phase(element_of(n, p, c));
+      const int c = channel + k * kLanes;
+      theta[k] = load<i32v>(n.theta + c);
+      rho[k] = n.reset == Reset::Soft ? load<i32v>(n.rho + c) : i32v{};
+      charge_m[k] = load<i32v>(n.charge_m + c), settle_m[k] = load<i32v>(n.settle_m + c);
+      charge[k].set(n.charge_n + c), settle[k].set(n.settle_n + c);
+      lo[k] = load<i32v>(n.lo + c), hi[k] = load<i32v>(n.hi + c);
+    }
+  }
+};
+
+// P positions from p on, side by side to hide the latency of a step.
+template <int P, class X, bool Hard, Form form, bool dither>
+static inline void integer_positions(const NeuronCall& call, const Currents<X>& x, const IntegerUnit& u, int unit,
+                                     int p, const BitsOut& spikes) {
+  const Neuron& n = call.n;
+  constexpr int K = kUnitVectors;
+  i32v v[P][K], bias[P][K];
+  u32v phases[P][K] = {};
+  for (int i = 0; i < P; ++i)
+    for (int k = 0; k < K; ++k) {
+      v[i][k] = call.v.data ? call.v.get(p + i - call.begin, unit + k * kLanes) : i32v{};
+      bias[i][k] = load<i32v>(x.bias_at(p + i) + unit + k * kLanes);
+      for (int j = 0; dither && j < kLanes; ++j) {
+        const int c = call.channel + unit + k * kLanes + j;
+        if (c < n.channels) phases[i][k][j] = element_phase(element_of(n, p + i, c));
       }
     }
-    for (int t = 0; t < call.steps; ++t) {
-      const X* row = x.at(p - call.begin, t) + unit;
+  for (int t = 0; t < call.steps; ++t)
+    for (int i = 0; i < P; ++i) {
+      const X* row = x.at(p + i - call.begin, t) + unit;
       uint32_t bits = 0;
       i32v a[K];
       for (int k = 0; k < K; ++k) {
-        a[k] = add((i32v)((u32v)load_lanes(row + k * kLanes) << x.shift), bias[k]);
+        a[k] = add((i32v)((u32v)load_lanes(row + k * kLanes) << x.shift), bias[i][k]);
         if (n.gain != 1) a[k] = multiply(a[k], same(n.gain));
-        const i32v product = multiply(v[k], charge_m[k]);
-        a[k] = add(a[k], form == Form::Plain ? product : charge[k](product));
-        const Mask fires = at_least(a[k], theta[k]);
+        const i32v product = multiply(v[i][k], u.charge_m[k]);
+        a[k] = add(a[k], form == Form::Plain ? product : u.charge[k](product));
+        const Mask fires = at_least(a[k], u.theta[k]);
         bits |= lane_bits(fires) << (k * kLanes);
-        i32v rest = Hard ? where(negated(fires), a[k]) : minus(a[k], where(fires, rho[k]));
-        if (form == Form::General) rest = multiply(rest, settle_m[k]);
+        i32v rest = Hard ? where(negated(fires), a[k]) : minus(a[k], where(fires, u.rho[k]));
+        if (form == Form::General) rest = multiply(rest, u.settle_m[k]);
         if (dither) {
-          const u32v phase = (phases[k] + step_phase(call.first_step + t)) & kPhaseMask;
-          const u32v d = phase >> (u32v)(kPhaseBits - settle[k].n);
-          rest = add(rest, (i32v)d) >> settle[k].n;
+          const u32v phase = (phases[i][k] + step_phase(call.first_step + t)) & kPhaseMask;
+          const u32v d = phase >> (u32v)(kPhaseBits - u.settle[k].n);
+          rest = add(rest, (i32v)d) >> u.settle[k].n;
         } else {
-          rest = settle[k](rest);
+          rest = u.settle[k](rest);
         }
-        v[k] = smaller(larger(rest, lo[k]), hi[k]);
+        v[i][k] = smaller(larger(rest, u.lo[k]), u.hi[k]);
       }
-      if (call.out.spikes) spikes.put(bits, ((int64_t)(p - call.begin) * call.steps + t) * spikes.row);
-      if (call.out.potential) put_potential(call, p, t, unit, reinterpret_cast<const int32_t*>(a));
+      if (call.out.spikes) spikes.put(bits, ((int64_t)(p + i - call.begin) * call.steps + t) * spikes.row);
+      if (call.out.potential) put_potential(call, p + i, t, unit, reinterpret_cast<const int32_t*>(a));
     }
-    for (int k = 0; state && k < K; ++k) store(state + k * kLanes, v[k]);
-  }
+  for (int i = 0; call.v.data && i < P; ++i)
+    for (int k = 0; k < K; ++k) call.v.put(p + i - call.begin, unit + k * kLanes, v[i][k]);
+}
+
+template <class X, bool Hard, Form form, bool dither>
+static void neuron_unit(const NeuronCall& call, const Currents<X>& x, int unit) {
+  constexpr int P = kBytes == 64 ? 4 : 2;
+  const IntegerUnit u(call.n, call.channel + unit);
+  const BitsOut spikes(call, unit);
+  int p = call.begin;
+  for (; p + P <= call.end; p += P) integer_positions<P, X, Hard, form, dither>(call, x, u, unit, p, spikes);
+  for (; p < call.end; ++p) integer_positions<1, X, Hard, form, dither>(call, x, u, unit, p, spikes);
 }
 
 }  // namespace PTQ_ISA

@@ -32,8 +32,7 @@ struct NeuronRows {
     x.shift = 0, x.bias = no_bias(), x.bias_row = nullptr, x.bias_stride = 0;
     for (int c = 0; c < n.channels; c += kTile) {
       x.rows = rows + c;
-      int32_t* v = states.v ? states.v + c : nullptr;
-      const NeuronCall call = {n, steps, first_step, out, begin, end, c, v, states.stride};
+      const NeuronCall call = {n, steps, first_step, out, begin, end, c, states.held.from_channel(c)};
       neuron_tile(call, x, way);
     }
   }

@@ -9,12 +9,14 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
+// What the sums of one output row cost, in cycles or nearly so: a product of a register of channels with an input
+// channel under a tap; an event under a tap; a word of events under a tap and what waits on its bits.
 #if defined(PTQ_AVX512)
-typedef uint8_t Small;               // values of spikes and bytes as dense input
-constexpr double kCrossOver = 0.55;  // mean value of the input above which dense is faster
+constexpr double kProduct = 0.14, kAdd = 0.6, kWord = 4.0;
+#elif defined(PTQ_AVX2)
+constexpr double kProduct = 0.14, kAdd = 1.2, kWord = 6.0;
 #else
-typedef int16_t Small;
-constexpr double kCrossOver = 1.5;
+constexpr double kProduct = 3.0, kAdd = 4.0, kWord = 10.0;
 #endif
 
 // Positions of a block. Weights expanded once can serve short blocks, whose sums stay in the first-level cache.
@@ -30,15 +32,28 @@ static void dense_blocks(Dense<X>& dense, Sink& sink, int begin, int end, int bl
     sink.open(b, e);
     for (int tile = 0; tile * kTile < dense.l.cout; ++tile) {
       if (b == begin || block == end - begin) dense.expand(tile);
-      dense.run(b, e, acc);
+      dense.run(tile, b, e, acc);
       sink.tile(tile * kTile, b, e, acc, dense.steps);
     }
     sink.close(b, e);
   }
 }
 
-static inline bool is_small(const Source& s) {
-  return s.spikes || s.rows->type == Type::U8 || s.rows->type == Type::S8 || s.rows->type == Type::I8;
+// How values are multiplied: as bytes where that is exact, else as int16 or int32.
+enum class Width { Byte, Word, Double };
+
+static inline Width width_of(const Layer& l, const Source& s) {
+  if (s.rows && s.rows->type == Type::I32) return Width::Double;
+  if (s.rows && s.rows->type == Type::I16) return Width::Word;
+#if defined(PTQ_AVX512)
+  (void)l;
+  return Width::Byte;
+#elif defined(PTQ_AVX2)
+  return s.spikes || l.bits < 8 ? Width::Byte : Width::Word;  // two products fit 16 bits
+#else
+  (void)l;
+  return Width::Word;
+#endif
 }
 
 template <class X, class Sink>
@@ -50,12 +65,18 @@ static void run_dense(const Layer& l, const Source& s, Sink& sink, int begin, in
   dense_blocks(dense, sink, begin, end, block, acc);
 }
 
-static inline bool can_use_events(const Layer& l, const Source& s) {
-  return s.spikes && l.path != Path::Dense && (!l.tap_table || l.runs);
+// The largest mean value of inputs that go by events; no value is above 7.
+static inline double most_events(const Layer& l) {
+  if (l.path == Path::Event) return 7.0;
+  const int tiles = padded(l.cout) / kTile, last = l.cout - (tiles - 1) * kTile;
+  const int registers = (tiles - 1) * (kTile / kLanes) + (last + kLanes - 1) / kLanes;
+  const double dense = kProduct * l.cin * registers, words = kWord * tiles * parts(l.cin, 64);
+  return (dense - words) / (kAdd * tiles * l.cin);
 }
 
-// The largest mean value of inputs that go by events; no value is above 7.
-static inline double most_events(const Layer& l) { return l.path == Path::Event ? 7.0 : kCrossOver; }
+static inline bool can_use_events(const Layer& l, const Source& s) {
+  return s.spikes && l.path != Path::Dense && (!l.tap_table || l.runs) && most_events(l) > 0;
+}
 
 static Path choose(const Layer& l, const Source& s, int begin, int end) {
   if (!can_use_events(l, s)) return Path::Dense;
@@ -78,12 +99,13 @@ static void run_project(const Layer& l, const Source& s, Sink& sink, const Image
     const Source source = {s.spikes ? &spikes : nullptr, s.rows ? &rows : nullptr};
     Arena own = arena;
     sink.image(i);
-    if (is_small(s))
-      run_dense<Small>(l, source, sink, begin, end, first, last, own);
-    else if (s.rows->type == Type::I16)
-      run_dense<int16_t>(l, source, sink, begin, end, first, last, own);
-    else
-      run_dense<int32_t>(l, source, sink, begin, end, first, last, own);
+    switch (width_of(l, s)) {
+#if defined(PTQ_AVX2)
+      case Width::Byte: return run_dense<uint8_t>(l, source, sink, begin, end, first, last, own);
+#endif
+      case Width::Double: return run_dense<int32_t>(l, source, sink, begin, end, first, last, own);
+      default: return run_dense<int16_t>(l, source, sink, begin, end, first, last, own);
+    }
   };
   if (can_use_events(l, s)) {
     Arena own = arena;
@@ -103,6 +125,16 @@ static size_t dense_scratch(const Layer& l, const Source& s, int positions, int 
   return arena.used;
 }
 
+static size_t any_dense_scratch(const Layer& l, const Source& s, int positions, int range) {
+  switch (width_of(l, s)) {
+#if defined(PTQ_AVX2)
+    case Width::Byte: return dense_scratch<uint8_t>(l, s, positions, range);
+#endif
+    case Width::Double: return dense_scratch<int32_t>(l, s, positions, range);
+    default: return dense_scratch<int16_t>(l, s, positions, range);
+  }
+}
+
 static size_t project_scratch(const Layer& l, const Source& s, int, int range, bool state, int count) {
   Arena kept = {nullptr, 0};
   const State some = {nullptr, nullptr};
@@ -110,11 +142,7 @@ static size_t project_scratch(const Layer& l, const Source& s, int, int range, b
   const int positions = positions_of(s);
   const bool events = can_use_events(l, s);
   size_t dense = 0, event = 0;
-  if (!events || l.path != Path::Event) {
-    dense = is_small(s)                 ? dense_scratch<Small>(l, s, positions, range)
-            : s.rows->type == Type::I16 ? dense_scratch<int16_t>(l, s, positions, range)
-                                        : dense_scratch<int32_t>(l, s, positions, range);
-  }
+  if (!events || l.path != Path::Event) dense = any_dense_scratch(l, s, positions, range);
   if (events) {
     Arena arena = {nullptr, 0};
     const Images images = {count, 0, 0, 0, 0};

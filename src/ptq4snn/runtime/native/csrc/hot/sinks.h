@@ -66,8 +66,7 @@ struct NeuronSink {
 
   template <class X>
   void tile(int channel, int begin, int end, const X* sums, int source_steps) {
-    int32_t* v = states.v ? states.v + channel : nullptr;
-    const NeuronCall call = {n, steps, first_step, out, begin, end, channel, v, states.stride};
+    const NeuronCall call = {n, steps, first_step, out, begin, end, channel, states.held.from_channel(channel)};
     neuron_tile(call, currents_of(l, sums, source_steps, channel), way);
   }
 };
@@ -75,7 +74,7 @@ struct NeuronSink {
 // The rescale of 64 channels in float64: m * 2^-n and y * m are exact there (products are proven below 2^53), and
 // adding 1.5 * 2^52 rounds halves to even.
 struct Rescale {
-  double by[kTile], lo, hi;
+  double by[kTile], lo = 0.0, hi = 0.0;
 
   void set(const Layer& l, int channel) {
     lo = l.lo, hi = l.hi;
@@ -87,9 +86,9 @@ struct Rescale {
     }
   }
 
-  void apply(int32_t* y) const {
+  void apply(int32_t* y, int width) const {
     constexpr double kRound = 6755399441055744.0;
-    for (int c = 0; c < kTile; ++c) {
+    for (int c = 0; c < width; ++c) {
       double x = y[c] * by[c];
       x = x < lo ? lo : x;
       x = x > hi ? hi : x;
@@ -112,7 +111,7 @@ struct RowsSink {
   template <class X>
   void tile(int channel, int begin, int end, const X* sums, int source_steps) {
     const Currents<X> x = currents_of(l, sums, source_steps, channel);
-    const int n = min_int(kTile, l.cout - channel);
+    const int n = min_int(kTile, l.cout - channel), width = (int)round_up(n, kUnit);
     Rescale rescale;
     if (l.rescale_m) rescale.set(l, channel);
     char* data = static_cast<char*>(out.data);
@@ -121,8 +120,8 @@ struct RowsSink {
         const X* row = x.at(p - begin, t);
         const int32_t* bias = x.bias_at(p);
         int32_t y[kTile];
-        for (int c = 0; c < kTile; ++c) y[c] = (int32_t)(((uint32_t)(int32_t)row[c] << x.shift) + (uint32_t)bias[c]);
-        if (l.rescale_m) rescale.apply(y);
+        for (int c = 0; c < width; ++c) y[c] = (int32_t)(((uint32_t)(int32_t)row[c] << x.shift) + (uint32_t)bias[c]);
+        if (l.rescale_m) rescale.apply(y, width);
         const int64_t at = ((int64_t)p * steps + t) * out.channels + channel;
         write_values(y, n, out.type, data + at * size_of(out.type));
       }

@@ -9,31 +9,37 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-constexpr bool kCanSlide = kSlots >= 9 && kTileVectors == 1;
+constexpr bool kCanSlide = kSlots >= 6;
 constexpr double kFewEvents = 14;  // mean value of a word up to which sliding was measured to be faster
 
 // Sums in bytes of one output column, R outputs of it.
 template <int R>
 struct Column {
-  u8v a[R];
+  u8v a[R][kTileVectors];
 
   void clear() {
 #pragma GCC unroll 3
-    for (int r = 0; r < R; ++r) a[r] = u8v{};
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) a[r][v] = u8v{};
   }
 
   void add(const uint8_t* row) {
 #pragma GCC unroll 3
-    for (int r = 0; r < R; ++r) a[r] += load<u8v>(row + 3 * r * kTile);
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) a[r][v] += load<u8v>(row + 3 * r * kTile + v * kBytes);
   }
 
   void flush(uint16_t* const* to, int64_t at) const {
 #pragma GCC unroll 3
-    for (int r = 0; r < R; ++r) {
-      uint16_t *total = to[r] + at, *odd = total + 32;
-      store(total, load<u16v>(total) + (u16v)a[r]);
-      store(odd, load<u16v>(odd) + ((u16v)a[r] >> 8));
-    }
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        uint16_t *total = to[r] + at + v * (kBytes / 2), *odd = total + 32;
+        store(total, load<u16v>(total) + (u16v)a[r][v]);
+        store(odd, load<u16v>(odd) + ((u16v)a[r][v] >> 8));
+      }
   }
 };
 
@@ -103,8 +109,11 @@ static inline Scatter slide_for(const Stretch& in, const Slots& slots, int used)
   if constexpr (kCanSlide) {
     const int planes = in.planes;
     if (planes > 2 || !can_slide(in, slots, used)) return nullptr;
+#if defined(PTQ_AVX512)
     if (used == 9) return planes == 1 ? slide<3, false> : slide<3, true>;
+#endif
     if (used == 6) return planes == 1 ? slide<2, false> : slide<2, true>;
+    if (used == 3) return planes == 1 ? slide<1, false> : slide<1, true>;
   }
   return nullptr;
 }

@@ -1,7 +1,7 @@
 // Packed rows of state to and from int32 Vq.
 #pragma once
 
-#include "vector.h"
+#include "fields.h"
 
 namespace ptq {
 namespace hot {
@@ -19,11 +19,11 @@ static inline int32_t sign_extend(uint32_t x, int width) {
 }
 
 // Fields that begin with a byte: the loops become vector code.
-static inline void read_aligned(const uint8_t* in, int width, int n, int32_t* out) {
+static inline void read_aligned(const uint8_t* in, int width, int n, int32_t* __restrict out) {
   if (width == 32) {
     std::memcpy(out, in, (size_t)n * 4);
   } else if (width == 16) {
-    for (int i = 0; i < n; ++i) out[i] = (int16_t)(in[2 * i] | in[2 * i + 1] << 8);
+    for (int i = 0; i < n; ++i) out[i] = load<int16_t>(in + 2 * i);
   } else if (width == 8) {
     for (int i = 0; i < n; ++i) out[i] = (int8_t)in[i];
   } else if (width == 4) {
@@ -37,11 +37,11 @@ static inline void read_aligned(const uint8_t* in, int width, int n, int32_t* ou
 }
 
 // The bits behind the last field of a byte become zero.
-static inline void write_aligned(uint8_t* out, int width, int n, const int32_t* in) {
+static inline void write_aligned(uint8_t* __restrict out, int width, int n, const int32_t* in) {
   if (width == 32) {
     std::memcpy(out, in, (size_t)n * 4);
   } else if (width == 16) {
-    for (int i = 0; i < n; ++i) out[2 * i] = (uint8_t)in[i], out[2 * i + 1] = (uint8_t)((uint32_t)in[i] >> 8);
+    for (int i = 0; i < n; ++i) store(out + 2 * i, (int16_t)in[i]);
   } else if (width == 8) {
     for (int i = 0; i < n; ++i) out[i] = (uint8_t)in[i];
   } else if (width == 4) {
@@ -113,34 +113,181 @@ static inline void pack_row(const StateLayout& s, const int32_t* v, int32_t* fie
   }
 }
 
-// Unpacked states of a block of positions, [position][padded channels].
+// States of a block of positions as neurons read and write them: int8, int16 or int32, whole units of channels.
+struct Held {
+  char* data;      // of the first position and channel; null: neurons begin at 0 and nothing is kept
+  int width;       // bytes of a number
+  int64_t stride;  // numbers between two positions
+
+  Held from_channel(int c) const { return {data ? data + (int64_t)c * width : nullptr, width, stride}; }
+
+  i32v get(int p, int c) const {
+    const char* at = data + (p * stride + c) * width;
+    if (width == 1) return load_lanes(reinterpret_cast<const int8_t*>(at));
+    if (width == 2) return load_lanes(reinterpret_cast<const int16_t*>(at));
+    return load_lanes(reinterpret_cast<const int32_t*>(at));
+  }
+
+  void put(int p, int c, const i32v& x) const {
+    char* at = data + (p * stride + c) * width;
+    if (width == 1) return store_lanes(reinterpret_cast<int8_t*>(at), x);
+    if (width == 2) return store_lanes(reinterpret_cast<int16_t*>(at), x);
+    store_lanes(reinterpret_cast<int32_t*>(at), x);
+  }
+};
+
+// v = x + zero, and back; null: no zero points.
+static inline void add_zeros(const int8_t* x, const int32_t* zero, int n, int32_t* __restrict v) {
+  if (zero)
+    for (int c = 0; c < n; ++c) v[c] = (int32_t)((uint32_t)x[c] + (uint32_t)zero[c]);
+  else
+    for (int c = 0; c < n; ++c) v[c] = x[c];
+}
+
+static inline void take_zeros(const int32_t* v, const int32_t* zero, int n, uint8_t* __restrict x) {
+  if (zero)
+    for (int c = 0; c < n; ++c) x[c] = (uint8_t)((uint32_t)v[c] - (uint32_t)zero[c]);
+  else
+    for (int c = 0; c < n; ++c) x[c] = (uint8_t)v[c];
+}
+
+// Rows whose fields are at most 8 bits wide, by way of bytes.
+struct SmallRows {
+  const StateLayout* layout;
+  int n;
+  bool exact;  // nothing is read or written behind a row
+  int32_t* inverse;
+  uint8_t *row, *fields, *bytes;
+  Moves to_channels, to_fields;
+
+  void take(int channels, Arena& arena) {
+    n = channels;
+    inverse = arena.take<int32_t>((size_t)n);
+    row = arena.take<uint8_t>((size_t)n + 64);
+    fields = arena.take<uint8_t>((size_t)round_up(n, 128) + 64);  // a width may end inside of a word
+    bytes = arena.take<uint8_t>((size_t)round_up(n, 128));
+    to_channels.take(n, arena), to_fields.take(n, arena);
+  }
+
+  // Whether the rows are such ones; then they can be read and written.
+  bool set(const StateLayout* s) {
+    layout = s;
+    if (s->count[0] || s->count[1] || n != fields_of(*s) || n > Moves::kMost) return false;  // 32 and 16 bits
+    exact = (n == s->count[2] || n == s->count[3]) && n % 64 == 0;                           // all of 8 or of 4
+    if (!s->order) return true;
+    std::memset(inverse, 0, sizeof(int32_t) * (size_t)n);
+    for (int i = 0; i < n; ++i) inverse[s->order[i]] = i;
+    to_channels.set(inverse), to_fields.set(s->order);
+    return true;
+  }
+
+  // `room`: bytes of this row and of those behind it that may be read, or written before they are.
+  bool in_place(int64_t room) const { return exact || room >= layout->row_bytes + 8; }
+
+  // Bytes of the channels in their order, in `bytes` or `fields`, or in `out` where it has room for whole tables.
+  uint8_t* unpack(const uint8_t* packed, int64_t room, uint8_t* out) const {
+    const uint8_t* from = packed;
+    if (!in_place(room)) from = static_cast<const uint8_t*>(std::memcpy(row, packed, (size_t)layout->row_bytes));
+    uint8_t *const first = layout->order || !out ? fields : out, *to = first;
+    int64_t bit = 0;
+    for (int i = 0; i < kHotWidthCount; ++i) {
+      const int width = kHotWidths[i], count = layout->count[i];
+      if (count) read_fields(from, bit, width, count, to);
+      to += count, bit += (int64_t)width * count;
+    }
+    if (!layout->order) return first;
+    to_channels(fields, out ? out : bytes);
+    return out ? out : bytes;
+  }
+
+  void pack(const uint8_t* in, int64_t room, uint8_t* packed) const {
+    const bool here = in_place(room);
+    if (layout->order) to_fields(in, fields);
+    const uint8_t* from = layout->order ? fields : in;
+    uint8_t* to = here ? packed : row;
+    int64_t bit = 0;
+    for (int i = 0; i < kHotWidthCount; ++i) {
+      const int width = kHotWidths[i], count = layout->count[i];
+      if (count) write_fields(to, bit, width, count, from);
+      from += count, bit += (int64_t)width * count;
+    }
+    if (!here) std::memcpy(packed, row, (size_t)layout->row_bytes);
+  }
+};
+
+// States of a block of positions for neurons: where they are if they can be read there, else unpacked, as bytes if they
+// fit.
 struct States {
   const State* state;  // null: neurons begin at 0 and nothing is kept
-  int32_t *v, *fields;
-  int stride;
+  int channels;
+  char* memory;
+  int32_t* fields;
+  SmallRows rows;
+  Held held;
+  enum class Form { None, InPlace, Block, Bytes, Small, Any } form;
+  int width;  // of a block: bits
 
-  States(const State* s, int channels, int positions, Arena& arena) : state(s), v(nullptr), fields(nullptr) {
-    stride = padded(channels);
+  States(const State* s, int channels_, int positions, Arena& arena)
+      : state(s), channels(channels_), memory(nullptr), fields(nullptr), rows(), held(), form(Form::None), width(0) {
     if (!s) return;
-    v = arena.take<int32_t>((size_t)positions * stride);
+    const int stride = (int)round_up(channels, 128);  // whole tables of `Moves`
+    memory = arena.take<char>((size_t)positions * stride * sizeof(int32_t) + 64);
     fields = arena.take<int32_t>((size_t)stride);
+    rows.take(channels, arena);
+    if (s->layout) set_form(*s->layout, stride);
   }
+
+  void set_form(const StateLayout& s, int stride) {
+    const bool plain = !s.order && !s.zero && channels % kUnit == 0 && fields_of(s) == channels;
+    for (int i = 0; plain && i < 3; ++i)  // 32, 16 and 8 bits
+      if (s.count[i] == channels) form = Form::InPlace, held = {nullptr, kHotWidths[i] / 8, channels};
+    for (int i = 3; plain && i < kHotWidthCount; ++i)  // 4 and 2 bits, without a gap
+      if (s.count[i] == channels && kHotWidths[i] != 3)
+        form = Form::Block, width = kHotWidths[i], held = {memory, 1, channels};
+    if (form != Form::None) return;
+    form = !rows.set(&s) ? Form::Any : s.zero ? Form::Small : Form::Bytes;
+    held = {memory, form == Form::Bytes ? 1 : 4, stride};
+  }
+
+  uint8_t* row(int p) const { return state->data + (int64_t)p * state->layout->row_bytes; }
 
   void open(int begin, int end) {
     if (!state) return;
-    const int channels = fields_of(*state->layout);
+    if (form == Form::InPlace) return (void)(held.data = reinterpret_cast<char*>(row(begin)));
+    uint8_t* all = reinterpret_cast<uint8_t*>(memory);
+    if (form == Form::Block) return read_block(row(begin), width, (int64_t)(end - begin) * channels, all);
+    const int read = (int)round_up(channels, kUnit);  // what neurons read
     for (int p = begin; p < end; ++p) {
-      for (int c = channels; c < stride; ++c) v[(int64_t)(p - begin) * stride + c] = 0;
-      unpack_row(*state->layout, state->data + (int64_t)p * state->layout->row_bytes, fields,
-                 v + (int64_t)(p - begin) * stride);
+      char* at = memory + (p - begin) * held.stride * held.width;
+      int32_t* v = reinterpret_cast<int32_t*>(at);
+      const int64_t room = row(end) - row(p);
+      if (form == Form::Bytes) {
+        rows.unpack(row(p), room, reinterpret_cast<uint8_t*>(at));
+        continue;
+      }
+      for (int c = channels; c < read; ++c) v[c] = 0;
+      if (form == Form::Small)
+        add_zeros(reinterpret_cast<int8_t*>(rows.unpack(row(p), room, nullptr)), state->layout->zero, channels, v);
+      else
+        unpack_row(*state->layout, row(p), fields, v);
     }
   }
 
   void close(int begin, int end) {
-    if (!state) return;
-    for (int p = begin; p < end; ++p)
-      pack_row(*state->layout, v + (int64_t)(p - begin) * stride, fields,
-               state->data + (int64_t)p * state->layout->row_bytes);
+    if (!state || form == Form::InPlace) return;
+    const uint8_t* all = reinterpret_cast<const uint8_t*>(memory);
+    if (form == Form::Block) return write_block(row(begin), width, (int64_t)(end - begin) * channels, all);
+    for (int p = begin; p < end; ++p) {
+      const char* at = memory + (p - begin) * held.stride * held.width;
+      const int32_t* v = reinterpret_cast<const int32_t*>(at);
+      const int64_t room = row(end) - row(p);
+      if (form == Form::Any) {
+        pack_row(*state->layout, v, fields, row(p));
+        continue;
+      }
+      if (form == Form::Small) take_zeros(v, state->layout->zero, channels, rows.bytes);
+      rows.pack(form == Form::Small ? rows.bytes : reinterpret_cast<const uint8_t*>(at), room, row(p));
+    }
   }
 };
 

@@ -43,7 +43,10 @@ static inline void copy_spikes(const Spikes& s, int64_t row, X* out) {
 
 template <class X, class S>
 static inline void convert(const S* in, int n, int offset, X* out) {
-  for (int c = 0; c < n; ++c) out[c] = (X)((int)in[c] + offset);
+  int c = 0;
+  for (; c + kUnit <= n; c += kUnit)  // known lengths become vector code without a rest
+    for (int i = 0; i < kUnit; ++i) out[c + i] = (X)((int)in[c + i] + offset);
+  for (; c < n; ++c) out[c] = (X)((int)in[c] + offset);
 }
 
 // Values of row `row` = position * steps + step, each plus `offset`.

@@ -75,6 +75,23 @@ static inline i32v load_lanes(const int16_t* p) {
 #endif
 }
 
+typedef int8_t i8q __attribute__((vector_size(kBytes / 4)));
+
+static inline i32v load_lanes(const int8_t* p) {
+#if defined(PTQ_AVX512)
+  return (i32v)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#elif defined(PTQ_AVX2)
+  return (i32v)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+#else
+  return __builtin_convertvector(load<i8q>(p), i32v);
+#endif
+}
+
+// The inverse, of numbers that fit.
+static inline void store_lanes(int32_t* p, const i32v& x) { store(p, x); }
+static inline void store_lanes(int16_t* p, const i32v& x) { store(p, __builtin_convertvector(x, i16h)); }
+static inline void store_lanes(int8_t* p, const i32v& x) { store(p, __builtin_convertvector(x, i8q)); }
+
 // Comparisons: a mask, its bits, and values where it is not set.
 #if defined(PTQ_AVX512)
 typedef __mmask16 Mask;

@@ -75,7 +75,23 @@ static inline void take_larger(uint64_t* o, const uint64_t* x, int planes, int s
   for (int q = 0; q < planes; ++q) o[q * stride] = (o[q * stride] & ~wins) | (x[q * stride] & wins);
 }
 
+// The largest of spikes in one plane: all steps of a position are words that follow each other.
+static void any_pool(const Spikes& in, const int32_t* table, int taps, uint64_t* out, int begin, int end) {
+  const int64_t row = (int64_t)in.steps * in.words;
+  for (int p = begin; p < end; ++p) {
+    uint64_t* __restrict o = out + p * row;
+    const int32_t* from = table + (int64_t)p * taps;
+    std::memset(o, 0, (size_t)row * 8);
+    for (int k = 0; k < taps; ++k) {
+      if (from[k] < 0) continue;
+      const uint64_t* x = in.data + from[k] * row;
+      for (int64_t w = 0; w < row; ++w) o[w] |= x[w];
+    }
+  }
+}
+
 static void max_pool(const Spikes& in, const int32_t* table, int taps, uint64_t* out, int begin, int end) {
+  if (in.planes == 1) return any_pool(in, table, taps, out, begin, end);
   const int64_t row = (int64_t)in.planes * in.words;
   for (int p = begin; p < end; ++p)
     for (int t = 0; t < in.steps; ++t) {
