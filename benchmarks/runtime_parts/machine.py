@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ptq4snn.experiments.compare import today
+from ptq4snn.experiments.bench import today
 from ptq4snn.runtime.measure import processor
 from ptq4snn.runtime.native import available
 
