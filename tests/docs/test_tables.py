@@ -61,3 +61,10 @@ def test_speed_and_memory(benchmark: Any) -> None:
     ):
         text = path.read_text("utf-8")
         assert f"<!-- {mark} -->" in text and page.written(path, results) == text
+
+
+def test_the_soak(benchmark: Any) -> None:
+    soak = benchmark("soak")
+    results = json.loads(soak.RESULTS.read_text("utf-8"))
+    text = soak.PAGE.read_text("utf-8")
+    assert "<!-- soak -->" in text and soak.written(results) == text, "python benchmarks/soak.py --write"
