@@ -39,27 +39,31 @@ def measure(steps: int, count: int, threads: int) -> dict[str, Any]:
 def table(results: dict[str, Any]) -> str:
     s, many, threads = results["streaming"], results["sessions"], results["sharing"]
     first, last = (s[k] / 2**20 for k in ("resident_first", "resident_last"))
+    kernels = ", ".join(s["kernels"][:-1])
     rows = [
         (
             f"{s['steps']:,} steps of two sessions, one moved {s['in_memory']:,} times through memory and "
-            f"{s['in_file']:,} times through a file to a runtime of other kernels ({', '.join(s['kernels'][:-1])})",
-            f"{s['wrong']} differences, states compared at each move; NumPy ran {s['by_numpy']:,} of the steps "
-            f"beside, the simulation the first {s['simulated']:,}",
+            f"{s['in_file']:,} times through a file to a runtime of other kernels ({kernels})",
+            f"{s['wrong']} differences, states compared at each move; NumPy ran {s['by_numpy']:,} of the "
+            f"steps beside, the simulation the first {s['simulated']:,}",
         ),
         (
             f"its memory, after the first quarter, {s['seconds']:,} s in all",
-            f"{first:.2f} MiB, at the end {last:.2f} MiB: {s['bytes_a_thousand_steps']:+,.1f} bytes a thousand steps",
+            f"{first:.2f} MiB, at the end {last:.2f} MiB: {s['bytes_a_thousand_steps']:+,.1f} bytes a "
+            "thousand steps",
         ),
         (
-            f"{many['sessions']:,} sessions in one process, {many['steps_each']} steps each in a random order",
-            f"{many['wrong']} differences from NumPy on one batch of all; {many['bytes_a_session'] / 2**10:,.0f} "
-            "KiB a session, weights and tables counted",
+            f"{many['sessions']:,} sessions in one process, {many['steps_each']} steps each, in random order",
+            f"{many['wrong']} differences from NumPy on one batch of all; "
+            f"{many['bytes_a_session'] / 2**10:,.0f} KiB a session, weights and tables counted",
         ),
         (
-            f"{threads['threads']} threads on one runtime, {threads['calls']:,} calls: whole sequences, own sessions, a shared one",
-            f"{threads['wrong']} differences, {len(threads['errors'])} errors; the state of the shared session is that of as many steps by one thread",
+            f"{threads['threads']} threads on one runtime, {threads['calls']:,} calls: whole sequences, own "
+            "sessions, a shared one",
+            f"{threads['wrong']} differences, {len(threads['errors'])} errors; the state of the shared "
+            "session is that of as many steps by one thread",
         ),
-    ]  # fmt: skip
+    ]
     return "\n".join(["| what | what happened |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
 
 
@@ -74,7 +78,9 @@ def main() -> None:
     p.add_argument("--steps", type=int, default=4000)
     p.add_argument("--sessions", type=int, default=1000)
     p.add_argument("--threads", type=int, default=8)
-    p.add_argument("--store", action="store_true", help="keep the results and write them into docs/reliability.md")
+    p.add_argument(
+        "--store", action="store_true", help="keep the results and write them into docs/reliability.md"
+    )
     p.add_argument("--write", action="store_true", help="only write the table anew")
     args = p.parse_args()
     if args.write:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from soak_parts.network import frames
-from soak_parts.streams import resident, same, same_state
 
 from ptq4snn.runtime import Runtime, load, load_model_file
+from soak_parts.network import frames
+from soak_parts.streams import resident, same, same_state
 
 __all__ = ["sessions", "sharing"]
 

@@ -1,4 +1,4 @@
-"""A network small enough for a million steps: a convolution, another, a head at every step and its mean over time."""
+"""A network small enough for a million steps: two convolutions, a head at every step, its mean over time."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from soak_parts.network import frames
 
 from ptq4snn.runtime import Runtime, State, load
 from ptq4snn.runtime.native import available
+from soak_parts.network import frames
 
 __all__ = ["Soaked", "resident", "same", "same_state", "slope", "streaming"]
 

@@ -9,19 +9,43 @@ import random
 import zipfile
 from typing import Any
 
-
 __all__ = ["damaged", "restructured"]
 
 PIECES = (
-    b"9" * 20, b"-", b"(", b"[" * 50, b"{", b"R", b"\x80\x05", b"c\n", b"e308", b"nan", b"\xff" * 8, b"\0" * 8,
-    b"'shape': (99999999999,)", b"\n", b'"', b"1_0", b"inf", b"= [[", b"\x7fELF",
+    b"9" * 20, b"-", b"(", b"[" * 50, b"{", b"R", b"\x80\x05", b"c\n", b"e308", b"nan", b"\xff" * 8,
+    b"\0" * 8,    b"'shape': (99999999999,)", b"\n", b'"', b"1_0", b"inf", b"= [[", b"\x7fELF",
 )  # fmt: skip
 ODD: tuple[Any, ...] = (
-    0, 1, -1, 7, 2**31, 2**63, 10**30, 0.5, -0.0, 1e300, float("nan"), float("inf"), True, None, "", "x", "a" * 3000,
+    0, 1, -1, 7, 2**31, 2**63, 10**30, 0.5, -0.0, 1e300, float("nan"), float("inf"), True, None, "", "x",
+    "a" * 3000,
     "</script><b>", "\ud800", "a\nb", [], {}, [1], [[1]], {"a": 1}, [None], ["x", 3], "1e9", "../..",
 )  # fmt: skip
-TYPES = ("<f4", ">f8", "<f2", "|b1", "<c8", "<U3", "|S4", "<M8[s]", "<u8", "|i1", "V3", "[('a', '<f4')]", "|O")
-SHAPES = ("()", "(0,)", "(-1, 3)", "(2000000000, 0)", "(10000000000000,)", "(3,)", "(1, 2, 3, 4, 5, 6)", "[3]", "3")
+TYPES = (
+    "<f4",
+    ">f8",
+    "<f2",
+    "|b1",
+    "<c8",
+    "<U3",
+    "|S4",
+    "<M8[s]",
+    "<u8",
+    "|i1",
+    "V3",
+    "[('a', '<f4')]",
+    "|O",
+)
+SHAPES = (
+    "()",
+    "(0,)",
+    "(-1, 3)",
+    "(2000000000, 0)",
+    "(10000000000000,)",
+    "(3,)",
+    "(1, 2, 3, 4, 5, 6)",
+    "[3]",
+    "3",
+)
 
 
 def damaged(r: random.Random, data: bytes) -> bytes:
@@ -94,7 +118,8 @@ def _other_safetensors(r: random.Random, data: bytes) -> bytes:
 def _other_npy(r: random.Random, data: bytes) -> bytes:
     kind, shape = r.choice(TYPES), r.choice(SHAPES)
     kind = kind if kind.startswith("[") else repr(kind)
-    head = f"{{'descr': {kind}, 'fortran_order': {r.choice(('True', 'False', '3'))}, 'shape': {shape}, }}\n".encode()
+    order = r.choice(("True", "False", "3"))
+    head = f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data[128:]
 
 
@@ -120,14 +145,24 @@ def _other_zip(r: random.Random, data: bytes) -> bytes:
 
 def _other_toml(r: random.Random, data: bytes) -> bytes:
     values = (
-        "nan", "inf", "-1", "1e400", "99999999999999999999", "[]", "''", "[[2]]", "{}", "true", "1979-05-27", "4.5", "0",
+        "nan", "inf", "-1", "1e400", "99999999999999999999", "[]", "''", "[[2]]", "{}", "true", "1979-05-27",
+        "4.5", "0",
         "['gptq']", '"\\u0000"', "[" * 2000, "{a=" * 500, "{a.b.c = 1}", "[nan]",
     )  # fmt: skip
-    names = ("weights", "membrane", "rounding", "widths", "overrides", "seed", "calibration", "beta_grid", "zz", "micro_batch")
+    names = (
+        "weights",
+        "membrane",
+        "rounding",
+        "widths",
+        "overrides",
+        "seed",
+        "calibration",
+        "beta_grid",
+        "zz",
+        "micro_batch",
+    )
     lines = data.decode().split("\n")
     lines.insert(r.randrange(len(lines)), f"{r.choice(names)} = {r.choice(values)}")
     if r.random() < 0.7:
         del lines[r.randrange(len(lines))]
     return "\n".join(lines).encode()
-
-

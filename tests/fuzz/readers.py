@@ -93,11 +93,13 @@ def report_seed() -> bytes:
 
 
 def _recipe_seed() -> bytes:
-    return b'weights = 4\nmembrane = 3.5\nrounding = "gptq"\nwidths = [2, 4, 8]\n[overrides."layer3.*"]\nmembrane = 8\n'
+    fields = b'weights = 4\nmembrane = 3.5\nrounding = "gptq"\nwidths = [2, 4, 8]\n'
+    return fields + b'[overrides."layer3.*"]\nmembrane = 8\n'
 
 
 _PIXELS = {b"data": np.zeros((4, 3072), np.uint8), b"labels": [1, 2, 3, 4]}
-_EVENTS = {k: np.arange(20) % n for k, n in (("t", 20), ("x", 20), ("y", 20), ("p", 2))}
+_HEAD = b"#!AER-DAT2.0\r\n# x\r\n"
+_EVENTS: dict[str, Any] = {k: np.arange(20) % n for k, n in (("t", 20), ("x", 20), ("y", 20), ("p", 2))}
 _WEIGHTS = {"state_dict": {"w": torch.ones(2, 3), "b": torch.zeros(3)}, "epoch": 3}
 
 READERS: dict[str, Reader] = {
@@ -108,7 +110,7 @@ READERS: dict[str, Reader] = {
     "torch": Reader(".pt", lambda: _saved(lambda f: torch.save(_WEIGHTS, f)), read_checkpoint),
     "recipe": Reader(".toml", _recipe_seed, Recipe.from_toml),
     "nir": Reader(".nir", _nir_seed, _nir),
-    "aedat": Reader(".aedat", lambda: b"#!AER-DAT2.0\r\n# x\r\n" + bytes([0, 0, 12, 34, 0, 0, 0, 5]) * 20, read_aedat),
+    "aedat": Reader(".aedat", lambda: _HEAD + bytes([0, 0, 12, 34, 0, 0, 0, 5]) * 20, read_aedat),
     "atis": Reader(".bin", lambda: bytes([3, 4, 128, 0, 9]) * 20, read_atis),
     "events": Reader(".npz", lambda: _saved(lambda f: np.savez(f, **_EVENTS)), read_events_npz),
     "cifar": Reader(".cifar", lambda: pickle.dumps(_PIXELS, 2), lambda p: read_python(p, "labels", 3072)),

@@ -36,7 +36,9 @@ def test_streams_that_are_moved_do_not_drift(soaked: Any) -> None:
 
 def test_a_difference_would_be_seen(soaked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     streams, _, bundle, simulation = soaked
-    monkeypatch.setattr(streams.Restless, "move", lambda self, quiet: self.now.restore(State.new(quiet.model, 1)))
+    monkeypatch.setattr(
+        streams.Restless, "move", lambda self, quiet: self.now.restore(State.new(quiet.model, 1))
+    )
     assert streams.streaming(bundle, simulation, 60).wrong > 20
 
 

@@ -23,7 +23,7 @@ class Executor(Protocol):
         ...
 
     def cancel(self) -> None:
-        """From another thread: calls that run now raise `Cancelled`; what they were to write is half written."""
+        """From another thread: calls that run now raise `Cancelled`; what they write is half written."""
         ...
 
     def execute(
