@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "BundleError",
+    "Cancelled",
     "CheckpointError",
     "DataError",
     "ExactnessError",
@@ -67,6 +68,10 @@ class GoalNotReached(PTQ4SNNError):
 
 class OutputError(PTQ4SNNError):
     """A place where no file can be written: a folder, a device, a pipe, a name that cannot be."""
+
+
+class Cancelled(PTQ4SNNError):
+    """A call that another thread ended, by `rt.cancel()`."""
 
 
 class BundleError(PTQ4SNNError):

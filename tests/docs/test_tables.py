@@ -82,3 +82,10 @@ def test_every_processor_stands_beside_its_figures(benchmark: Any) -> None:
     some = [{**c, "parts": {k: v for k, v in c["parts"].items() if main in k}} for c in cpus.values()]
     rows = page.brief_table(some, (1, 16)).splitlines()[2:]
     assert len(rows) == sum(f"speed/{main}/{b}" in cpu["parts"] for cpu in cpus.values() for b in (1, 16))
+
+
+def test_the_soak(benchmark: Any) -> None:
+    soak = benchmark("soak")
+    results = json.loads(soak.RESULTS.read_text("utf-8"))
+    text = soak.PAGE.read_text("utf-8")
+    assert "<!-- soak -->" in text and soak.written(results) == text, "python benchmarks/soak.py --write"

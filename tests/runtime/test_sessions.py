@@ -16,7 +16,7 @@ from runtime.native_tools import levels, samples
 from runtime.programs import random_input, random_model
 from runtime.test_state import frame, same
 
-from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.errors import Cancelled, DataError, PTQ4SNNError
 from ptq4snn.network.program import TimeSum
 from ptq4snn.runtime import Runtime, State
 from ptq4snn.runtime.engine import is_causal
@@ -270,3 +270,84 @@ def test_where_a_sum_could_leave_53_bits_one_sentence_says_so() -> None:
     rt.step(frame(model, x, 0))
     with pytest.raises(DataError, match=r"53 bits: call rt.reset\(\)"):
         rt.step(frame(model, x, 0))
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_another_thread_cancels_a_call_and_the_runtime_goes_on(kernels: str, threads: int) -> None:
+    model = found(lambda m: summed(m) and bool(State.new(m, 1).rows))
+    rt, other = runtime(model, kernels), runtime(model, kernels)
+    x = random_input(model, 0, 2, 4)
+    rt.step(frame(model, x, 0)), other.step(frame(model, x, 0))
+    many = np.repeat(x, 2**15, model.program.input.batch_axis)  # seconds
+    ended, done = [], threading.Event()
+
+    def call() -> None:
+        try:
+            rt(many, threads=threads)
+        except Cancelled as why:
+            ended.append(str(why))
+        done.set()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while not done.wait(0.01):
+        rt.cancel()
+    thread.join()
+    assert ended == ["the call was cancelled"]
+    for t in (1, 2, 3):
+        assert same(rt.step(frame(model, x, t)), other.step(frame(model, x, t)))
+    assert same(rt(x), other(x)) and same_state(rt.state, other.state)
+
+
+FORKS = 25
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
+def test_forks_at_any_moment_of_calls_of_changing_size_leave_a_child_that_runs(kernels: str) -> None:
+    """Memory is exchanged at every call and the session's lock is held most of the time: the child, with two
+    threads of its own, steps and calls as if nothing had been."""
+    model = found(lambda m: summed(m) and bool(State.new(m, 1).rows))
+    rt, x, end = runtime(model, kernels), random_input(model, 0, 6, 2), threading.Event()
+    axis = model.program.input.batch_axis
+    parts = [x.take(range(b), axis) for b in (1, 6, 2, 5)]
+    wanted = [rt(part) for part in parts]
+
+    def busy() -> None:
+        while not end.is_set():
+            for part in parts:
+                rt(part, threads=2)
+                rt.step(frame(model, x, 0))
+
+    def child() -> bool:
+        right: list[bool] = []
+
+        def run() -> None:
+            right.extend(same(rt(part, threads=2), y) for part, y in zip(parts, wanted, strict=True))
+            rt.step(frame(model, x, 0))
+
+        steps = (rt.state or State.new(model, 1)).steps
+        team = [threading.Thread(target=run) for _ in range(2)]
+        for thread in team:
+            thread.start()
+        for thread in team:
+            thread.join()
+        return all(right) and len(right) == 8 and rt.state is not None and rt.state.steps == steps + 2
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    codes = []
+    for i in range(FORKS):
+        time.sleep(0.001 * (i % 7))
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(60)  # a hung child dies of it
+            right = False
+            try:
+                right = child()
+            finally:
+                os._exit(0 if right else 1)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    end.set()
+    thread.join()
+    assert codes == [0] * FORKS

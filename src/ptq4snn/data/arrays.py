@@ -59,7 +59,10 @@ def read_npy(path: Path, framework: Framework) -> tuple[Any, Any]:
 def read_npz(path: Path, framework: Framework) -> tuple[Any, Any]:
     with np.load(path, allow_pickle=False) as arrays:
         x, y = names_of(path, arrays.files)
-        return arrays[x], None if y is None else arrays[y]
+        found = arrays[x], None if y is None else arrays[y]
+        if any(isinstance(part, bytes) for part in found):  # NumPy's answer to a part that is no array
+            raise ValueError("not an array")
+        return found
 
 
 def read_safetensors(path: Path, framework: Framework) -> tuple[Any, Any]:

@@ -167,6 +167,10 @@ def open_npz(path: Path, keys: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {k: file[k] for k in keys if k in file.files}
+            if any(
+                isinstance(a, bytes) for a in arrays.values()
+            ):  # NumPy's answer to a part that is no array
+                raise ValueError("not an array")
     except FileNotFoundError as e:
         raise DataError(f"there is no data file {path}") from e
     except OSError as e:

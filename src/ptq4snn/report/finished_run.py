@@ -84,7 +84,7 @@ def whole(run: Run) -> Iterator[None]:
     """Around whatever reads a run's data: a file that somebody edited is told in one sentence."""
     try:
         yield
-    except (AttributeError, LookupError, TypeError, ValueError) as why:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as why:
         raise PTQ4SNNError(f"{run.path} is not a whole {run.kind} ({why!r}): make it again") from why
 
 

@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from threading import RLock
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ __all__ = ["Runtime", "is_causal", "load"]
 
 Array = NDArray[Any]
 Outputs = Array | tuple[Array, ...]
+
+
+AFTER_FORK: WeakSet[Runtime] = WeakSet()
 
 
 def load(
@@ -59,7 +63,8 @@ class Runtime:
         self._keep = sorted({out.value for out in model.program.outputs})
         # where the session stands, and a state whose memory the next step may use; replaced as one
         self._session: tuple[State | None, State | None] = (None, None)
-        self._own = (os.getpid(), RLock())  # the lock of the session, and the process it works in
+        self._lock = RLock()  # of the session
+        AFTER_FORK.add(self)
         self._fixed = _fixed_steps(model)
         self._causal = is_causal(model.program)
         self._rest = Rest(self.model)
@@ -102,13 +107,6 @@ class Runtime:
             self._session = (state, before)  # nothing comes behind this: an interrupted step has not been
             return outputs
 
-    @property
-    def _lock(self) -> Any:
-        """Made anew in a forked process, for there nobody would give it back."""
-        if self._own[0] != os.getpid():
-            self._own = (os.getpid(), RLock())
-        return self._own[1]
-
     def _to_work_on(self, before: State | None, spare: State | None, batch: int) -> State:
         """A copy of the session's state, or a new one: what raises during a step leaves the session alone."""
         if before is None:
@@ -119,6 +117,11 @@ class Runtime:
             )
         self._session = (before, None)  # a signal's handler that steps has its own copy
         return before.copy(spare)
+
+    def cancel(self) -> None:
+        """From another thread: end the calls that run now. They raise `Cancelled`, a step has not been made;
+        calls that begin later, and steps that wait for their turn, are not meant."""
+        self._executor.cancel()
 
     def reset(self) -> None:
         """End the session: the next step begins a new sequence."""
@@ -236,6 +239,16 @@ class Runtime:
             axis = decoder.out.given_axes[1]
             arrays.append(y if axis is None or not of_step else y.take(0, axis))
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def _new_locks() -> None:
+    """In a forked process, before anything else runs there: who held them is not there to give them back."""
+    for runtime in AFTER_FORK:
+        runtime._lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_new_locks)
 
 
 def _array(x: Any) -> Array:

@@ -22,6 +22,10 @@ class Executor(Protocol):
         """Of the last call."""
         ...
 
+    def cancel(self) -> None:
+        """From another thread: calls that run now raise `Cancelled`; what they write is half written."""
+        ...
+
     def execute(
         self, x: NDArray[np.float32], steps: int, state: State | None, keep: Sequence[int], threads: int
     ) -> dict[int, NDArray[np.int64]]:

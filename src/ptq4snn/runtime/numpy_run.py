@@ -28,6 +28,7 @@ class Run:
     membranes: dict[int, Array]  # Vq of a neuron, or what is delayed, [B, positions, channels]
     sums: dict[int, Array]  # over time [B, positions, channels]
     at: int | None = None  # the step of the loop, while one runs
+    cancels: int = 0  # of the executor when the call began
 
     @property
     def here(self) -> range:

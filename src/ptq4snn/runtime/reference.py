@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from ptq4snn.errors import Cancelled
 from ptq4snn.network.program import Delay, MatMul, Neuron, Operation, Program, Project
 from ptq4snn.runtime.numpy_ops import kernel_of
 from ptq4snn.runtime.numpy_run import Array, Run
@@ -35,11 +36,12 @@ class NumpyExecutor:
         self._times = np.zeros(len(self._kernels))
         self._counts = np.zeros((len(self._kernels), 2))  # non-zero inputs, inputs
         self._seen = (0, 0, 0)  # samples, steps, bytes of the last call
+        self._cancels = 0  # a call ends where it changes
 
     def execute(
         self, x: NDArray[np.float32], steps: int, state: State | None, keep: Sequence[int], threads: int
     ) -> dict[int, NDArray[np.int64]]:
-        batch, first = x.shape[1], 0 if state is None else state.steps
+        batch, first, cancels = x.shape[1], 0 if state is None else state.steps, self._cancels
         self._times[:], self._counts[:] = 0, 0
         peak = _peak(self.model.program, self._last, set(keep), steps)
         size = max(1, min(batch, self.tile // peak))
@@ -48,7 +50,7 @@ class NumpyExecutor:
         out = {v: self._blank(v, steps, batch) for v in keep}
         for begin in range(0, batch, size):
             tile = slice(begin, min(begin + size, batch))
-            run = Run(x[:, tile], steps, first, {}, {}, {})
+            run = Run(x[:, tile], steps, first, {}, {}, {}, cancels=cancels)
             if state is not None:
                 self._resume(run, state, tile)
             self._run(run, set(keep))
@@ -60,6 +62,9 @@ class NumpyExecutor:
         if state is not None:
             state.steps += steps
         return {v: out[number] for v, number in zip(asked, keep, strict=True)}
+
+    def cancel(self) -> None:
+        self._cancels += 1
 
     def _blank(self, v: int, steps: int, batch: int) -> NDArray[np.int64]:
         value = self.model.program.values[v]
@@ -84,6 +89,8 @@ class NumpyExecutor:
                     del run.values[v]
 
     def _operation(self, run: Run, i: int) -> None:
+        if run.cancels != self._cancels:
+            raise Cancelled("the call was cancelled")
         op = self.model.program.operations[i]
         inputs = [] if isinstance(op, Delay) else [run.values[v] for v in op.inputs]
         begin = perf_counter()

@@ -97,6 +97,9 @@ class NativeExecutor:
         self._seen = (batch, steps)
         return out
 
+    def cancel(self) -> None:
+        self._engine.cancel()
+
     def _blank(self, v: int, steps: int, batch: int) -> NDArray[np.int64]:
         value = self._values[v]
         shape = (batch, value.positions, value.channels)

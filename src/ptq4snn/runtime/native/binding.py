@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.errors import Cancelled, PTQ4SNNError
 from ptq4snn.runtime.native.layout import COUNTERS, REQUEST
 
 __all__ = ["Buffers", "Call", "Engine", "Library", "library"]
@@ -24,6 +24,7 @@ __all__ = ["Buffers", "Call", "Engine", "Library", "library"]
 Array: TypeAlias = NDArray[Any]
 
 SENTENCE = 512  # bytes of an error
+CANCELLED = b"the call was cancelled"  # csrc/engine.h
 OFF = "numpy"  # of PTQ4SNN_KERNELS: use no library
 
 
@@ -34,14 +35,16 @@ class Request(ctypes.Structure):
 
 
 class Caller(ctypes.Structure):
-    """csrc/engine.h: how the kernels give Python's lock away, and ask whether Ctrl-C was pressed."""
+    """csrc/engine.h: how the kernels give Python's lock away, ask whether Ctrl-C was pressed, and see that
+    another thread counted `cancels` up."""
 
-    _fields_ = [("leave", c_void_p), ("enter", c_void_p), ("cancelled", c_void_p)]
+    _fields_ = [("leave", c_void_p), ("enter", c_void_p), ("cancelled", c_void_p), ("cancels", c_void_p)]
 
     @classmethod
-    def python(cls) -> Caller:
+    def python(cls, cancels: c_int64) -> Caller:
         names = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
-        return cls(*(ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p) for name in names))
+        functions = (ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p) for name in names)
+        return cls(*functions, ctypes.addressof(cancels))
 
 
 WITH_LOCK = ("ptq_run",)  # called with Python's lock, which it gives away itself
@@ -67,7 +70,7 @@ class Library:
         for name, (result, arguments) in SIGNATURES.items():
             function = getattr(with_lock if name in WITH_LOCK else self.call, name)
             function.restype, function.argtypes = result, arguments
-        self.run, self.caller = with_lock.ptq_run, Caller.python()
+        self.run = with_lock.ptq_run
         names = ctypes.create_string_buffer(SENTENCE)
         self.call.ptq_levels(names, SENTENCE)
         self.levels = tuple(names.value.decode().split(","))  # the best last
@@ -136,7 +139,8 @@ class Engine:
     """A plan inside the library: it has copied what it needs."""
 
     def __init__(self, lib: Library, block: Array, level: str, expanded: bool = False) -> None:
-        self._lib, self._engine = lib, None
+        self._lib, self._engine, self._cancels = lib, None, c_int64(0)
+        self._caller = Caller.python(self._cancels)
         error = ctypes.create_string_buffer(SENTENCE)
         made = lib.call.ptq_create(block.ctypes.data, block.nbytes, level.encode(), expanded, error, SENTENCE)
         if not made:
@@ -160,9 +164,15 @@ class Engine:
             None if states is None else address(some.pointers), address(some.sizes), address(kept.pointers),
             address(kept.sizes), call.threads, call.path, call.profile,
         )  # fmt: skip
-        error = ctypes.create_string_buffer(SENTENCE)
-        if self._lib.run(self._engine, byref(request), byref(self._lib.caller), error, SENTENCE):
+        error, before = ctypes.create_string_buffer(SENTENCE), self._cancels.value
+        if self._lib.run(self._engine, byref(request), byref(self._caller), error, SENTENCE):
+            if self._cancels.value != before and error.value == CANCELLED:
+                raise Cancelled(CANCELLED.decode())
             raise PTQ4SNNError(f"the native kernels refuse the call: {error.value.decode()}")
+
+    def cancel(self) -> None:
+        """End the calls that run, between two operations; those that begin later are not meant."""
+        self._cancels.value += 1
 
     def size(self, what: int) -> int:
         """0 weights and parameters, 1 values and scratch of the last call, 2 packed state of a sample."""

@@ -151,6 +151,7 @@ void Engine::make_room(const Request& r) {
     for (auto& counts : counts_) std::fill(counts.begin(), counts.end(), Counters{});
     return;
   }
+  const Unforked whole;
   ready_ = false;
   image_bytes_ = plus(times(plan_->time_bytes, r.steps), plan_->still_bytes);
   tile_ = (int)std::clamp<int64_t>(kTileBytes / (image_bytes_ + 1), 1, r.batch);
@@ -319,12 +320,20 @@ void Engine::work(int thread, Barrier& barrier) {
 }
 
 // Whoever held the mutex in the parent is not here: it is left behind, and what was half made is made again.
+// The first thread of the child that comes does it, others wait.
 void Engine::after_fork() {
-  (void)mutex_.release();
-  mutex_ = std::make_unique<std::timed_mutex>();
-  process_ = getpid();
-  owner_ = std::thread::id();
-  ready_ = false;
+  const pid_t here = getpid();
+  for (pid_t seen = process_; seen != here; seen = process_) {
+    if (seen == -here || !process_.compare_exchange_strong(seen, -here)) {
+      std::this_thread::yield();
+      continue;
+    }
+    (void)mutex_.release();
+    mutex_ = std::make_unique<std::timed_mutex>();
+    owner_ = std::thread::id();
+    ready_ = false;
+    process_ = here;
+  }
 }
 
 void Engine::lock(Asking& asking) {
@@ -350,7 +359,11 @@ void Engine::run(const Request& request, Asking& asking) {
   team_.run((int)request.threads,
             [](void* self, int thread, Barrier& barrier) { static_cast<Engine*>(self)->work(thread, barrier); }, this);
   if (stop_ != INT64_MAX) throw Cancelled();
-  counters_.assign(plan_->ops.size(), Counters{});
+  if (counters_.size() != plan_->ops.size()) {
+    const Unforked whole;
+    counters_.resize(plan_->ops.size());
+  }
+  std::fill(counters_.begin(), counters_.end(), Counters{});
   for (size_t t = 0; t < (size_t)request.threads; ++t)
     for (size_t i = 0; i < counters_.size(); ++i) add(counters_[i], counts_[t][i]);
 }

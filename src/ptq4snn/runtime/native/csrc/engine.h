@@ -14,11 +14,13 @@
 namespace ptq {
 
 // Asks whoever called whether a call is still wanted. Python handles signals in its own thread and only where it may:
-// `enter` and `leave` stand around whatever needs its lock, `cancelled` says that a signal raised an exception.
+// `enter` and `leave` stand around whatever needs its lock, `cancelled` says that a signal raised an exception. Another
+// thread of the caller ends the calls that run by changing `cancels`.
 struct Caller {
   void* (*leave)();      // give the lock away; null: there is nobody to ask
   void (*enter)(void*);  // and take it again
   int (*cancelled)();    // with the lock
+  const int64_t* cancels;  // null: no other thread
 };
 
 // A call that its caller does not want any more. What it was to write is half written.
@@ -29,7 +31,7 @@ struct Cancelled : std::exception {
 // Without the caller's lock as long as it lives; `cancelled` takes it for a moment.
 class Asking {
  public:
-  explicit Asking(const Caller& caller) : caller_(caller) {
+  explicit Asking(const Caller& caller) : caller_(caller), before_(cancels()) {
     if (caller_.leave != nullptr) thread_ = caller_.leave();
   }
   ~Asking() {
@@ -39,6 +41,7 @@ class Asking {
 
   // Whether the call is to end; the caller is asked every kAskEvery, for its lock may be busy.
   bool cancelled() {
+    if (cancels() != before_) said_ = true;
     if (caller_.leave == nullptr || said_) return said_;
     const auto now = std::chrono::steady_clock::now();
     if (now - asked_ < kAskEvery) return false;
@@ -52,7 +55,12 @@ class Asking {
   static constexpr std::chrono::milliseconds kAskEvery{30};
 
  private:
+  int64_t cancels() const {
+    return caller_.cancels == nullptr ? 0 : __atomic_load_n(caller_.cancels, __ATOMIC_RELAXED);
+  }
+
   Caller caller_;
+  int64_t before_;  // cancels when the call began
   void* thread_ = nullptr;
   bool said_ = false;
   std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
@@ -120,7 +128,7 @@ class Engine {
   std::vector<std::vector<Counters>> counts_;  // of a thread, by operation
   std::vector<Counters> counters_;
   std::unique_ptr<std::timed_mutex> mutex_ = std::make_unique<std::timed_mutex>();
-  pid_t process_;                         // whose mutex it is
+  std::atomic<pid_t> process_;            // whose mutex it is; less than 0 while that process makes it
   std::atomic<std::thread::id> owner_{};  // the thread that runs a call
   Asking* asking_ = nullptr;              // of the call that runs
   std::atomic<int64_t> stop_{INT64_MAX};  // the phase in which all threads end, for it is not wanted any more

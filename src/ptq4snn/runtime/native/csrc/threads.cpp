@@ -1,5 +1,6 @@
 #include "threads.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace ptq {
@@ -16,7 +17,18 @@ inline void rest_a_moment() {
 #endif
 }
 
+// Taken by whoever forks, and given back in both processes.
+pthread_mutex_t exchanging = PTHREAD_MUTEX_INITIALIZER;
+
+void take() { pthread_mutex_lock(&exchanging); }
+void give() { pthread_mutex_unlock(&exchanging); }
+
+const int kWatched = pthread_atfork(take, give, give);
+
 }  // namespace
+
+Unforked::Unforked() { take(); }
+Unforked::~Unforked() { give(); }
 
 void Barrier::wait() {
   if (count_ == 1) return;

@@ -24,6 +24,15 @@ class Barrier {
   std::condition_variable changed_;
 };
 
+// While one lives no process is forked: memory that is just exchanged would be neither the old nor the new one in the
+// child. For moments only, and never two in one thread.
+class Unforked {
+ public:
+  Unforked();
+  ~Unforked();
+  Unforked(const Unforked&) = delete;
+};
+
 class Team {
  public:
   Team();
