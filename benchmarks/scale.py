@@ -41,7 +41,7 @@ def staged(samples: int) -> dict[str, Any]:
     from ptq4snn.data.sample import default_sample
     from ptq4snn.evaluation.metrics import evaluate
     from ptq4snn.models.zoo import load_default
-    from ptq4snn.prepare import prepare
+    from ptq4snn.prepare import Where, prepare
     from ptq4snn.recipe import Recipe
     from ptq4snn.rounding.stage import round_weights
     from ptq4snn.team import from_environment
@@ -59,7 +59,7 @@ def staged(samples: int) -> dict[str, Any]:
 
     with from_environment() as team:
         gptq = Recipe.parse("w4m4")
-        prepared = timed("observe", lambda: prepare(model, x, gptq, team=team))
+        prepared = timed("observe", lambda: prepare(model, x, gptq, where=Where(team=team)))
         lattice = Lattice.of(prepared.folded, prepared.seen, gptq)
         timed("GPTQ", lambda: round_weights(prepared, lattice, gptq))
         brecq = Recipe.parse("brecq+w4m4").replace(iterations=ITERATIONS)

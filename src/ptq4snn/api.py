@@ -26,6 +26,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.saving import load_model
 from ptq4snn.numerics.device import no_autocast
 from ptq4snn.pipeline import prepare, run
+from ptq4snn.prepare import Where
 from ptq4snn.progress import Progress, chosen
 from ptq4snn.recipe import Recipe
 from ptq4snn.team import SOLO, Team
@@ -105,7 +106,7 @@ def quantize(
                 model, samples, settings, Conditions(batch_axis, device, chosen(progress), folder, team)
             )
         else:
-            prepared = prepare(model, samples, settings, batch_axis, device, chosen(progress), team)
+            prepared = prepare(model, samples, settings, batch_axis, chosen(progress), Where(device, team))
             q = run(prepared.with_work(work), settings)
         q.one_step = loop is not None
     q.source = weights_digest(model)

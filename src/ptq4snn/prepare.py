@@ -45,7 +45,7 @@ from ptq4snn.team import SOLO, Team
 if TYPE_CHECKING:
     from ptq4snn.rounding.store import Rounded
 
-__all__ = ["Cache", "Prepared", "check_overrides", "enough_samples", "join", "logits", "prepare"]
+__all__ = ["Cache", "Prepared", "Where", "check_overrides", "enough_samples", "join", "logits", "prepare"]
 
 LARGE = 2**16  # numbers of a sample
 KEPT = 10  # micro-batches that are kept as they are
@@ -214,11 +214,20 @@ def refuse_single_step(model: nn.Module, discovery: Discovery) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Where:
+    """Where the work is done: the device (None: the model's own), and the processes that share it."""
+
+    device: Any = None
+    team: Team = SOLO
+
+
 def prepare(
-    model: nn.Module, samples: Any, recipe: Recipe, batch_axis: int = 0, device: Any = None,
-    progress: Progress | None = None, team: Team = SOLO,
+    model: nn.Module, samples: Any, recipe: Recipe, batch_axis: int = 0, progress: Progress | None = None,
+    where: Where | None = None,
 ) -> Prepared:  # fmt: skip
     """Trace, fold and verify the model, and observe it in one float pass over the samples."""
+    device, team = (None, SOLO) if where is None else (where.device, where.team)
     progress = progress or Silent()
     original = widened(copy_model(unwrapped(model)).requires_grad_(False))
     refuse_several_inputs(original)
@@ -226,10 +235,10 @@ def prepare(
     original = original if device is None else _on(device, original)
     excluded = excluded_modules(original, recipe)
     model = readable(original, excluded)
-    where = next((p.device for p in model.parameters()), None)
+    home = next((p.device for p in model.parameters()), None)
     calibration = Calibration(
         samples, batch_axis, recipe.calibration, recipe.micro_batch, recipe.holdout,
-        KEPT * recipe.micro_batch, where, remember=_needs_all(recipe),
+        KEPT * recipe.micro_batch, home, remember=_needs_all(recipe),
     )  # fmt: skip
     first = calibration.open()
     first = calibration.cast(input_type(original, first.narrow(batch_axis, 0, 1)))

@@ -35,11 +35,12 @@ def run(args: argparse.Namespace) -> None:
         load_data(args, "calibration"),
         load_data(args, "test", args.batch_size, args.workers, args.limit),
         args.out,
-        Conditions(args.limit, args.batch_axis, load_device(args), for_terminal()),
+        Conditions(
+            args.limit, args.batch_axis, load_device(args), for_terminal(), cluster=load_cluster(args)
+        ),
     )
     ran = replace(run_setting(args), changed=" and ".join(sorted(changes)))
-    cluster = load_cluster(args)
-    outcome = run_experiment(experiment, bench, ran, args.seeds, changes, print_run, cluster)
+    outcome = run_experiment(experiment, bench, ran, args.seeds, changes, print_run)
     text = json.dumps(outcome.data, indent=2)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", args.model or "default")
     ran_as = identity(experiment, bench, args.seeds, changes, args.limit)[:8]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from ptq4snn.extras import needed_by
 
@@ -29,6 +29,7 @@ from ptq4snn.experiments.scoring import score
 from ptq4snn.forms import inputs_and_labels
 from ptq4snn.hashing import code_digest, digest
 from ptq4snn.pipeline import Prepared, prepare, run
+from ptq4snn.prepare import Where
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
 from ptq4snn.run_store import Store
@@ -47,6 +48,16 @@ KEEPS_SAMPLES = "gptq"  # a rounding that needs all calibration samples again
 ROUNDING = "rounding"  # folder in which the rounding of weights keeps what a killed run goes on from
 
 
+class Workers(Protocol):
+    """Others that runs can be given to."""
+
+    def results(
+        self, bench: Bench, tasks: Sequence[tuple[Method, int | None]]
+    ) -> Iterator[tuple[int, RunResult, bool]]:
+        """The number of each task, its figures, and whether they were there already, as they become known."""
+        ...
+
+
 @dataclass(frozen=True)
 class Conditions:
     """What all runs share beside model and data: how samples are read, and where the model runs."""
@@ -56,6 +67,7 @@ class Conditions:
     device: Any = None
     progress: Progress = field(default_factory=Silent)
     team: Team = SOLO  # processes that share every run
+    cluster: Workers | None = None  # whoever takes whole runs
 
 
 @dataclass
@@ -188,9 +200,8 @@ class Bench:
                 self.drawn(recipe),
                 any_method,
                 self.conditions.batch_axis,
-                self.conditions.device,
                 self.conditions.progress,
-                self.conditions.team,
+                Where(self.conditions.device, self.conditions.team),
             )
             self._prepared = (key, made.with_work(self.store.folder / ROUNDING))
         return self._prepared[1]

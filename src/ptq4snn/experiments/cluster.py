@@ -139,7 +139,7 @@ class Cluster:
 
 def sent(bench: Bench) -> Bench:
     """What a worker needs of it: no open bars, no observation; the store's folder by its whole path."""
-    conditions = replace(bench.conditions, progress=Silent())
+    conditions = replace(bench.conditions, progress=Silent(), cluster=None)
     folder = Path(bench.store.folder).resolve()
     return Bench(bench.model, bench.calibration, bench.test, Store(folder), conditions)
 

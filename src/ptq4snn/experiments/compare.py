@@ -66,9 +66,9 @@ def compare(
     cluster: the address of a Ray cluster whose workers do the runs, or "local"; the figures are the same.
     team: processes that share every run (ptq4snn.team); the figures are the same.
     """
-    conditions = Conditions(limit, batch_axis, device, chosen(progress), team)
+    conditions = Conditions(limit, batch_axis, device, chosen(progress), team, Cluster.of(cluster))
     bench = Bench.of(model, calibration, test, folder, conditions)
-    return compare_on(bench, methods, seeds, baseline, changes, report, cluster)
+    return compare_on(bench, methods, seeds, baseline, changes, report)
 
 
 def compare_on(
@@ -78,7 +78,6 @@ def compare_on(
     baseline: str | None = None,
     changes: Mapping[str, Any] | None = None,
     report: Report = silent,
-    cluster: Cluster | str | None = None,
 ) -> Comparison:
     """`compare` on a model whose data is open already."""
     chosen = parse_methods(methods, changes)
@@ -89,7 +88,7 @@ def compare_on(
         (m, None if m.recipe is None else s) for s in unique for m in chosen if m.recipe or s == unique[0]
     ]
     done: dict[int, RunResult] = {}
-    for i, result, stored in results(bench, tasks, Cluster.of(cluster)):
+    for i, result, stored in results(bench, tasks):
         report(*tasks[i], result, stored)
         done[i] = result
     runs: list[Run] = [{"label": m.label, "spec": m.spec, **done[i]} for i, (m, _) in enumerate(tasks)]
@@ -97,11 +96,11 @@ def compare_on(
 
 
 def results(
-    bench: Bench, tasks: Sequence[tuple[Method, int | None]], cluster: Cluster | None
+    bench: Bench, tasks: Sequence[tuple[Method, int | None]]
 ) -> Iterator[tuple[int, RunResult, bool]]:
     """The number of each run, its figures, and whether they were there already, as they become known."""
-    if cluster is not None:
-        yield from cluster.results(bench, tasks)
+    if bench.conditions.cluster is not None:
+        yield from bench.conditions.cluster.results(bench, tasks)
         return
     for i, task in enumerate(tasks):
         yield (i, *bench.result(*task))

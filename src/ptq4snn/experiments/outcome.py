@@ -14,7 +14,6 @@ import torch
 from ptq4snn import __version__
 from ptq4snn.experiments.bench import Bench, today
 from ptq4snn.experiments.catalog import BETAS, PERCENTILES, Experiment
-from ptq4snn.experiments.cluster import Cluster
 from ptq4snn.experiments.compare import Report, compare_on, silent
 from ptq4snn.experiments.comparison import Comparison, summary
 from ptq4snn.experiments.comparison_tables import raw_csv, text_table
@@ -51,7 +50,6 @@ def run_experiment(
     seeds: Sequence[int] = (0,),
     changes: Mapping[str, Any] | None = None,
     report: Report = silent,
-    cluster: Cluster | None = None,
 ) -> Outcome:
     """Run what is not stored yet. changes: fields replaced in every recipe, such as `iterations`."""
     fields = {**experiment.changes, **(changes or {})}
@@ -65,7 +63,7 @@ def run_experiment(
         data = figure(experiment, bench, seeds[0], fields)
         shown = figure_made_by(experiment.name).lines(data)
         return Outcome([*head, *shown], {**about, **data}, flat_csv(data["rows"]))
-    found = compare_on(bench, experiment.methods, seeds, experiment.baseline, fields, report, cluster)
+    found = compare_on(bench, experiment.methods, seeds, experiment.baseline, fields, report)
     paper = same_setting(experiment.name, ran)
     foot = [difference(experiment.name, ran) if paper is None else source(paper)]
     data = {**about, **found.to_dict(), "paper": None if paper is None else asdict(paper)}

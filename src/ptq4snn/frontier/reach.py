@@ -24,6 +24,7 @@ from ptq4snn.frontier.judge import Judge
 from ptq4snn.frontier.smallest import smallest
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.pipeline import prepare, run
+from ptq4snn.prepare import Where
 from ptq4snn.progress import Progress, note
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.figures import frontier as figure
@@ -47,14 +48,9 @@ class Conditions:
 def reach(model: nn.Module, samples: Any, recipe: Recipe, conditions: Conditions) -> QuantizedModel:
     """The smallest model that keeps the recipe's goal on samples that did not calibrate it."""
     dealt = deal(samples, recipe, conditions.batch_axis)
+    where = Where(conditions.device, conditions.team)
     prepared = prepare(
-        model,
-        dealt.calibration,
-        recipe,
-        conditions.batch_axis,
-        conditions.device,
-        conditions.progress,
-        conditions.team,
+        model, dealt.calibration, recipe, conditions.batch_axis, conditions.progress, where
     ).with_work(conditions.work)
     judge = Judge.of(prepared, dealt)
     material = "" if conditions.work is None else identity(prepared, dealt)

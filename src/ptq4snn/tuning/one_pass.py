@@ -9,6 +9,7 @@ that calls its neurons step by step has no such moment: there each neuron takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -58,11 +59,11 @@ def _in_one_pass(
     prepared: Prepared, model: QuantizedModel, left: dict[str, None], x: Tensor, done: Tune
 ) -> None:
     """Those of `left` that can be tuned so, until one cannot."""
-    seen: set[str] = set()
-    handles = []
-    for name in left:
-        hook = partial(_halt, prepared, model, name, seen, left, done)
-        handles.append(model.model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True))
+    stops = Stops(prepared, model, left, done)
+    handles = [
+        model.model.get_submodule(name).register_forward_pre_hook(partial(stops.halt, name), with_kwargs=True)
+        for name in left
+    ]
     model.reset_state()
     try:
         with torch.no_grad(), same_draws():
@@ -75,26 +76,34 @@ def _in_one_pass(
         model.reset_state()
 
 
-def _halt(
-    prepared: Prepared, model: QuantizedModel, name: str, seen: set[str], left: dict[str, None], done: Tune,
-    shell: nn.Module, args: Any, kwargs: Any,
-) -> None:  # fmt: skip
-    """In front of a neuron's call: what reaches it, then the neuron tuned."""
-    if name in seen or next(iter(left)) != name:
-        raise _StepByStep
-    seen.add(name)
-    assert isinstance(shell, Shell) and isinstance(shell.core, IntegerCore)
-    core, clock = shell.core, (model.clock.steps, shell.core._seen)
-    tracer = quantized_tracer(prepared, model, name)
-    core.probe = tracer
-    try:
-        shell.forward(*args, **kwargs)
-    finally:
-        core.probe = None
-        shell.reset()
-        model.clock.steps, core._seen = clock
-    if len(tracer.rows) != 1 or len(tracer.rows[0]) < prepared.folded.discovery.neurons[name].steps:
-        raise _StepByStep
-    done(name, with_float_spikes(prepared, name, tracer.trace()))
-    if not left:
-        raise _Enough
+@dataclass
+class Stops:
+    """Where the pass is halted: in front of every neuron that is `left`, in their order."""
+
+    prepared: Prepared
+    model: QuantizedModel
+    left: dict[str, None]
+    done: Tune
+    seen: set[str] = field(default_factory=set)
+
+    def halt(self, name: str, shell: nn.Module, args: Any, kwargs: Any) -> None:
+        """In front of a neuron's call: what reaches it, then the neuron tuned."""
+        if name in self.seen or next(iter(self.left)) != name:
+            raise _StepByStep
+        self.seen.add(name)
+        assert isinstance(shell, Shell) and isinstance(shell.core, IntegerCore)
+        core, clock = shell.core, (self.model.clock.steps, shell.core._seen)
+        tracer = quantized_tracer(self.prepared, self.model, name)
+        core.probe = tracer
+        try:
+            shell.forward(*args, **kwargs)
+        finally:
+            core.probe = None
+            shell.reset()
+            self.model.clock.steps, core._seen = clock
+        steps = self.prepared.folded.discovery.neurons[name].steps
+        if len(tracer.rows) != 1 or len(tracer.rows[0]) < steps:
+            raise _StepByStep
+        self.done(name, with_float_spikes(self.prepared, name, tracer.trace()))
+        if not self.left:
+            raise _Enough
