@@ -159,7 +159,8 @@ def written(page: Path, results: dict[str, Any]) -> str:
         begin, end = BEGIN.format(part), END.format(part)
         if not found or begin not in text:
             continue
-        labels = [r["method"] for r in next(iter(found.values()))["rows"] if r["method"] != "float"]
+        every = (row["method"] for r in found.values() for row in r["rows"] if row["method"] != "float")
+        labels = list(dict.fromkeys(every))
         text = text.split(begin)[0] + f"{begin}\n{shown(found, labels)}\n{end}" + text.split(end)[1]
     begin, end = BEGIN.format("distilled"), END.format("distilled")
     if begin in text and "distilled" in results:
