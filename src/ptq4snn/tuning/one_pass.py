@@ -23,7 +23,13 @@ from ptq4snn.modules.readout import same_draws
 from ptq4snn.observation.traces import Trace
 from ptq4snn.prepare import Prepared, join
 from ptq4snn.progress import stepping
-from ptq4snn.tuning.tuning_traces import quantized_trace, quantized_tracer, trace_batches, with_float_spikes
+from ptq4snn.tuning.tuning_traces import (
+    float_traces,
+    quantized_trace,
+    quantized_tracer,
+    trace_batches,
+    with_float_spikes,
+)
 
 __all__ = ["traces_in_order"]
 
@@ -104,6 +110,9 @@ class Stops:
         steps = self.prepared.folded.discovery.neurons[name].steps
         if len(tracer.rows) != 1 or len(tracer.rows[0]) < steps:
             raise _StepByStep
-        self.done(name, with_float_spikes(self.prepared, name, tracer.trace()))
+        found = tracer.trace()
+        if found.currents.shape != float_traces(self.prepared)[name].currents.shape:
+            raise _StepByStep  # what a call sees hangs on the batch
+        self.done(name, with_float_spikes(self.prepared, name, found))
         if not self.left:
             raise _Enough
