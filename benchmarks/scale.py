@@ -148,8 +148,8 @@ def main() -> None:
     if a.staged is not None:
         found = staged(a.staged)
         if os.environ.get("RANK", "0") == "0":
-            print(json.dumps(found))
-        return
+            print(json.dumps(found), flush=True)
+        os._exit(0)  # as `python -m ptq4snn` ends: threads that torch leaves behind may abort an ordinary end
     if not a.write:
         write_whole(RESULTS, json.dumps(measure(a.samples, a.rounds), indent=1) + "\n")
     write_whole(PAGE, written(json.loads(RESULTS.read_text("utf-8"))))

@@ -89,3 +89,9 @@ def test_the_soak(benchmark: Any) -> None:
     results = json.loads(soak.RESULTS.read_text("utf-8"))
     text = soak.PAGE.read_text("utf-8")
     assert "<!-- soak -->" in text and soak.written(results) == text, "python benchmarks/soak.py --write"
+
+
+def test_what_processes_gain_and_tell(benchmark: Any) -> None:
+    scale = benchmark("scale")
+    results = json.loads(scale.RESULTS.read_text("utf-8"))
+    assert scale.written(results) == scale.PAGE.read_text("utf-8")
