@@ -17,9 +17,9 @@ namespace ptq {
 // `enter` and `leave` stand around whatever needs its lock, `cancelled` says that a signal raised an exception. Another
 // thread of the caller ends the calls that run by changing `cancels`.
 struct Caller {
-  void* (*leave)();      // give the lock away; null: there is nobody to ask
-  void (*enter)(void*);  // and take it again
-  int (*cancelled)();    // with the lock
+  void* (*leave)();        // give the lock away; null: there is nobody to ask
+  void (*enter)(void*);    // and take it again
+  int (*cancelled)();      // with the lock
   const int64_t* cancels;  // null: no other thread
 };
 
