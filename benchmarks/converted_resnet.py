@@ -165,7 +165,7 @@ def recipes(only: list[str]) -> dict[str, str]:
     """What the paper's steps are compared by first, the others behind."""
     rows = {"W4/M32": "gptq+w4m32"}
     for n, spec in reversed(EQUAL.items()):
-        rows |= {f"{n} W4/M{bits}": spec.format(bits) for bits in BITS if (n, bits) not in SAME}
+        rows |= {f"{n} W4/M{bits}": spec.format("gptq", bits) for bits in BITS if (n, bits) not in SAME}
     return {label: spec for label, spec in rows.items() if not only or label in (*only, "W4/M32")}
 
 

@@ -49,7 +49,8 @@ class Recipe:
     allocation: uniform; mpba (bits per channel by firing rate and sensitivity, the paper's); benefit (by the
         flipped spikes that each further bit spares, measured by replay); or fit (uniform where the budget is
         a width, else benefit).
-    rounding: of the weights: nearest, gptq, adaround (layer by layer) or brecq (block by block).
+    rounding: of the weights: nearest, gptq, sbc (gptq on inputs added up over time, as a membrane does),
+        adaround (layer by layer) or brecq (block by block).
     weight_scales: error (least squared error of the weights); moments (with gptq: the scale with which it
         leaves the least error of the outputs, under the inputs as they are, where no joint search decides);
         or fit (moments below 4 bits, else error).

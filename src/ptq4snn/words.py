@@ -26,7 +26,7 @@ __all__ = [
 
 ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
 OBJECTIVES = ("squared_error", "replay", "auto")
-ROUNDINGS = ("nearest", "gptq", "adaround", "brecq")
+ROUNDINGS = ("nearest", "gptq", "sbc", "adaround", "brecq")
 STATE_ROUNDINGS = ("even", "dither")
 CORRECTIONS = ("fit", "none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")

@@ -12,6 +12,7 @@ counted.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, gcd, prod
 from typing import Any
@@ -24,6 +25,7 @@ from ptq4snn.discovery.blocks import calls
 from ptq4snn.numerics.grid import quantize
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.numerics.scales import full_scales
+from ptq4snn.rounding.filtered import Filter, find_filters
 from ptq4snn.rounding.network import Enough, Network, collected, forward
 from ptq4snn.rounding.store import Rounded
 from ptq4snn.team import Team
@@ -38,6 +40,7 @@ CHUNK = 2**24  # values of x that are laid out at once, or of rows that are roun
 AT_LEAST, PER_INPUT = 2**14, 32  # columns x that a Hessian is taken of, where there are so many
 PLENTY, FEWEST = 4, 64  # times more columns than are taken, and samples, that they are chosen from
 BLOCKS, WIDE = 4, 256  # rows of blocks that a sum of x x^T is made of, and from how many inputs on
+NO_FILTERS: dict[str, Filter] = {}
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
 
 
@@ -285,13 +288,17 @@ def _descend(w: Tensor, scales: Tensor, bits: int, factor: Tensor, blocksize: in
     return integers, errors
 
 
-def round_unit(network: Network, unit: tuple[str, ...], by_moments: bool = False) -> Rounded:
+def round_unit(
+    network: Network, unit: tuple[str, ...], by_moments: bool = False, filtered: bool = False
+) -> Rounded:
     """GPTQ of a block's projections, their inputs collected behind everything that is rounded already.
 
     by_moments: their scales are searched under these inputs too, where they are free.
+    filtered: inputs are added up over time as the membrane behind them does it (rounding/filtered.py).
     """
     integers, dead, scales = {}, {}, {}
-    for name, hessian in collect(network, unit).items():
+    filters = find_filters(network, unit) if filtered else {}
+    for name, hessian in collect(network, unit, filters).items():
         q, weight, inverse = (
             network.weight(name),
             network.float.weight(name).cpu(),
@@ -311,11 +318,14 @@ def round_unit(network: Network, unit: tuple[str, ...], by_moments: bool = False
     return Rounded(integers, dead, scales)
 
 
-def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
+def collect(
+    network: Network, unit: tuple[str, ...], filters: Mapping[str, Filter] = NO_FILTERS
+) -> dict[str, Hessian]:
     """Hessians of the unit's projections in one pass over the samples, which stops at the last of them."""
     model = network.folded.model
     reads = network.folded.discovery.projections
-    units = {n: reads[n].factor if reads[n].reads == "count" else None for n in unit}
+    counts = {n for n in unit if reads[n].reads == "count" and n not in filters}
+    units = {n: reads[n].factor if n in counts else None for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
     batches = _batches(network, unit)
     found = {n: Hessian(network.folded.projection(n), once[n] * batches, units[n]) for n in unit}
@@ -323,7 +333,8 @@ def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
 
     def note(name: str) -> Any:
         def hook(_m: nn.Module, args: Any) -> None:
-            found[name].update(args[0])
+            x = args[0]
+            found[name].update(filters[name](x) if name in filters else x)
             left[name] -= 1
             if not any(left.values()):
                 raise Enough
@@ -340,6 +351,8 @@ def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
                 continue
             for name, hessian in found.items():
                 hessian.begin(i, x.shape[axis] / full, once[name])
+            for each in filters.values():
+                each.begin(x.shape[axis])
             left.update(once)
             forward(model, x)
             for hessian in found.values():
