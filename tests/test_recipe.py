@@ -222,7 +222,7 @@ def test_the_paper_is_the_paper_after_any_word() -> None:
 
 
 def test_presets_by_name() -> None:
-    for name, rounding in {"fast": "nearest", "default": "gptq", "best": "brecq"}.items():
+    for name, rounding in {"fast": "nearest", "default": "sbc", "best": "brecq"}.items():
         assert Recipe.parse(name) == Recipe().replace(rounding=rounding)
         assert Recipe.parse(f"paper+{name}") == Recipe.parse("paper").replace(rounding=rounding)
     for name in PRESETS:

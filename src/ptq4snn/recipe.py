@@ -49,7 +49,7 @@ class Recipe:
     allocation: uniform; mpba (bits per channel by firing rate and sensitivity, the paper's); benefit (by the
         flipped spikes that each further bit spares, measured by replay); or fit (uniform where the budget is
         a width, else benefit).
-    rounding: of the weights: nearest, gptq, sbc (gptq on inputs added up over time, as a membrane does),
+    rounding: of the weights: nearest, gptq, sbc (gptq, on inputs added up over time where resets are soft),
         adaround (layer by layer) or brecq (block by block).
     weight_scales: error (least squared error of the weights); moments (with gptq: the scale with which it
         leaves the least error of the outputs, under the inputs as they are, where no joint search decides);
@@ -107,7 +107,7 @@ class Recipe:
     membrane: float = 4.0
     coupling: str = "bridge"
     allocation: str = "fit"
-    rounding: str = "gptq"
+    rounding: str = "sbc"
     weight_scales: str = "fit"
     iterations: int = 20_000
     reconstruction: str = "potential"

@@ -51,14 +51,14 @@ PAPER: dict[str, Any] = {
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
-    "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
+    "rounding": "sbc", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "fit", "zero_point": "channel",
     "joint": False, "weight_scales": "fit", "sensitivity_batches": "auto", "uniform_competes": True,
     "distillation": 0,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
-    "default": {"rounding": "gptq"},
+    "default": {"rounding": "sbc"},
     "best": {"rounding": "brecq"},
     "best-fast": BEST_FAST,
     "paper": PAPER,

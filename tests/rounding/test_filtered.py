@@ -2,38 +2,103 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from rounding.families import RECIPE, prepared
-from rounding.test_stage import fresh, lattice, rounded
-from torch import Tensor
+from conftest import build, pixels
+from rounding.families import RECIPE, seeded
+from rounding.families import prepared as family
+from torch import Tensor, nn
 
+from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.info import RowOrder
 from ptq4snn.frameworks import Shell
-from ptq4snn.pipeline import run
+from ptq4snn.models.neuron import IF, LIF
+from ptq4snn.models.vgg import SpikingVGG
+from ptq4snn.pipeline import Prepared, prepare, run
+from ptq4snn.prepare import Cache
+from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.filtered import Filter, find_filters
 from ptq4snn.rounding.network import Network
+from ptq4snn.rounding.stage import round_weights
 
 LEAK = 0.75
 T, B, N = 5, 3, 4  # steps, samples, tokens
+SBC = RECIPE.replace(rounding="sbc")
+soft = functools.partial(LIF, tau=4.0, v_reset=None, v_threshold=0.6)
 
 
-def added_up(x: Tensor) -> Tensor:
-    """x [T, ...], a step at a time."""
-    total, found = torch.zeros_like(x[0]), []
-    for now in x:
-        total = LEAK * total + now
-        found.append(total)
-    return torch.stack(found)
+class Loop(nn.Module):
+    """A step a call, without leak; a projection of images and one of features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.n0 = nn.Conv2d(3, 6, 3, padding=1), IF(v_reset=None)
+        self.mix, self.n1 = nn.Conv2d(6, 8, 3, padding=1), IF(v_threshold=0.8, v_reset=None)
+        self.flat, self.n2 = nn.Linear(8 * 16, 10), IF(v_threshold=0.5, v_reset=None)
+        self.head = nn.Linear(10, 4)
+        with torch.no_grad():
+            for layer in (self.stem, self.mix, self.flat):
+                layer.weight.mul_(3)  # so that all fire
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, 3, 4, 4]
+        logits = []
+        steps = [self.stem(x * (1 + t % 2)) for t in range(T)]
+        for y in self.n0(torch.stack(steps)):
+            logits.append(self.mix(y))
+        z = self.n1(torch.stack(logits))
+        z = self.n2(torch.stack([self.flat(now.flatten(1)) for now in z]))
+        return self.head(z.mean(0))
 
 
-ORDERS: dict[
-    str, tuple[Callable[[Tensor], Tensor], RowOrder, int]
-] = {  # from [T, B, N, C]: where the steps are, and the order that says so
+MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {  # and the size of its images
+    "steps first": (lambda: build(neuron=soft), 12),
+    "pooled": (lambda: seeded(lambda: SpikingVGG(((8,), (8, 8)), neuron=soft)), 8),
+    "calls": (lambda: seeded(Loop), 4),
+}
+
+
+@functools.cache
+def _prepared(name: str) -> Prepared:
+    make, size = MODELS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return prepare(make(), pixels(24, size), SBC)
+
+
+def prepared(name: str) -> Prepared:
+    """With nothing rounded yet."""
+    return replace(_prepared(name), cache=Cache())
+
+
+def network(p: Prepared) -> Network:
+    return Network(p, Lattice.of(p.folded, p.seen, SBC))
+
+
+def integers(p: Prepared, recipe: Recipe) -> dict[str, Tensor]:
+    made = round_weights(p, Lattice.of(p.folded, p.seen, recipe), recipe).projections
+    return {n: w.weight.integers for n, w in made.items() if w.info.reads != "data"}
+
+
+def added_up(x: Tensor, leaks: tuple[float, ...] = (LEAK,)) -> Tensor:
+    """x [T, ...], a step at a time, by one leak after the other."""
+    for leak in leaks:
+        total, found = torch.zeros_like(x[0]), []
+        for now in x:
+            total = leak * total + now
+            found.append(total)
+        x = torch.stack(found)
+    return x
+
+
+# from [T, B, N, C]: where the steps are, and the order that says so
+ORDERS: dict[str, tuple[Callable[[Tensor], Tensor], RowOrder, int]] = {
     "steps first": (lambda x: x[:, :, 0].flatten(0, 1), RowOrder(1, 0), 1),
     "steps first, tokens": (lambda x: x, RowOrder(N, 0), 1),
     "samples first": (lambda x: x[:, :, 0].transpose(0, 1), RowOrder(1, 1), 1),
@@ -42,57 +107,46 @@ ORDERS: dict[
 }
 
 
+@pytest.mark.parametrize("leaks", [(LEAK,), (0.5, 0.9)])
 @pytest.mark.parametrize("case", ORDERS)
-def test_every_order_of_rows(case: str) -> None:
+def test_every_order_of_rows(case: str, leaks: tuple[float, ...]) -> None:
     lay, order, axes = ORDERS[case]
     x = torch.randn(T, B, N, 6, generator=torch.Generator().manual_seed(0))
-    f = Filter(LEAK, order, axes)
+    f = Filter(leaks, order, axes)
     f.begin(B)
-    torch.testing.assert_close(f(lay(x)), lay(added_up(x)))
+    torch.testing.assert_close(f(lay(x)), lay(added_up(x, leaks)))
 
 
-def test_calls_are_steps_and_a_batch_begins_anew() -> None:
+@pytest.mark.parametrize("leaks", [(LEAK,), (0.5, 0.9)])
+def test_calls_are_steps_and_a_batch_begins_anew(leaks: tuple[float, ...]) -> None:
     x = torch.randn(T, B, 6, generator=torch.Generator().manual_seed(0))
-    f = Filter(LEAK, None, 1)
+    f = Filter(leaks, None, 1)
     for _ in range(2):
         f.begin(B)
-        torch.testing.assert_close(torch.stack([f(now) for now in x]), added_up(x))
+        torch.testing.assert_close(torch.stack([f(now) for now in x]), added_up(x, leaks))
 
 
-@pytest.mark.parametrize("name", ["sew", "vgg", "sdt", "loop"])
+@pytest.mark.parametrize("name", MODELS)
 def test_they_are_what_the_membranes_add_up(name: str) -> None:
-    """W x~ + b (1 + leak + ...) is the neuron's own currents filtered step by step, where nothing lies
-    between projection and neuron."""
+    """W x~ + b (1 + leak + ...) is the neuron's own currents added up, where nothing lies between."""
     p = prepared(name)
-    network = Network(p, lattice(p, RECIPE))
-    folded = network.folded
-    filters = find_filters(network, tuple(folded.discovery.projections))
-    direct = [n for n in filters if _reads_it_directly(folded, n)]
-    assert direct
-    for projection in direct:
+    made = network(p)
+    folded = made.folded
+    filters = find_filters(made, tuple(folded.discovery.projections))
+    spiking = {n for n, info in folded.discovery.projections.items() if info.reads == "count" and info.feeds}
+    assert set(filters) == spiking and len(spiking) >= 2
+    for projection, f in filters.items():
         (neuron,) = folded.discovery.projections[projection].feeds
-        read, driven = _recorded(folded, projection, neuron, p.kept[0], filters[projection])
-        spec = folded.specs[neuron]
-        leak, gain = float(torch.as_tensor(spec.leak)), float(torch.as_tensor(spec.gain))
+        read, driven = _recorded(folded, projection, neuron, p.kept[0], f)
         module: Any = folded.projection(projection)
-        expected, total = [], torch.zeros_like(driven[0])
-        for now in driven:
-            total = leak * total + gain * now
-            expected.append(total)
-        bias = torch.zeros(len(module.weight)) if module.bias is None else module.bias
+        (leak,) = f.leaks
         shape = [-1] + [1] * (module.weight.dim() - 2)
-        found = module(read) - bias.reshape(shape)
-        found = found.reshape(len(driven), *driven[0].shape)  # these networks have their steps first
-        weights = torch.tensor([sum(leak**k for k in range(t + 1)) for t in range(len(driven))])
-        spread = bias.reshape(shape) * weights.reshape(-1, 1, *[1] * len(shape))
-        torch.testing.assert_close(gain * (found + spread), torch.stack(expected), rtol=1e-4, atol=1e-4)
-
-
-def _reads_it_directly(folded: Any, projection: str) -> bool:
-    info = folded.discovery.projections[projection]
-    neurons = [folded.discovery.neurons[n] for n in info.feeds]
-    pools = [op for n in neurons for op in n.ops if "pool" in op or "mean" in op]
-    return info.role == "pair" and len(neurons) == 1 and not pools
+        bias = (torch.zeros(len(module.weight)) if module.bias is None else module.bias).reshape(shape)
+        found = (module(read) - bias).reshape(len(driven), *driven[0].shape)  # all have their steps first
+        ones = added_up(torch.ones(len(driven)), (leak,)).reshape(-1, 1, *[1] * len(shape))
+        torch.testing.assert_close(
+            found + bias * ones, added_up(torch.stack(driven), (leak,)), rtol=1e-4, atol=1e-4
+        )
 
 
 def _recorded(folded: Any, projection: str, neuron: str, x: Tensor, f: Filter) -> tuple[Tensor, list[Tensor]]:
@@ -115,55 +169,57 @@ def _recorded(folded: Any, projection: str, neuron: str, x: Tensor, f: Filter) -
     return torch.cat(read), driven
 
 
-@pytest.mark.parametrize("name", ["sew", "vgg"])
+@pytest.mark.parametrize("name", MODELS)
 def test_it_leaves_less_of_what_is_added_up(name: str) -> None:
-    """Of every network's projections together, by more than chance."""
-    p = fresh(name)
-    made = lattice(p)
+    """Over all projections of a network, behind float inputs, by more than chance."""
     errors = {}
     for rounding in ("gptq", "sbc"):
-        integers = rounded(fresh(name), RECIPE.replace(rounding=rounding))
-        network = Network(p, made)
-        filters = find_filters(network, tuple(integers))
-        errors[rounding] = sum(_error(network, n, integers[n], f) for n, f in filters.items())
+        p = prepared(name)
+        found, made = integers(p, RECIPE.replace(rounding=rounding)), network(p)
+        filters = find_filters(made, tuple(found))
+        errors[rounding] = sum(_error(made, n, found[n], f) for n, f in filters.items())
     assert errors["sbc"] < 0.98 * errors["gptq"], errors
 
 
-def _error(network: Network, name: str, integers: Tensor, f: Filter) -> float:
-    """|dW x~|^2 of one projection behind float ones."""
-    module: Any = network.folded.projection(name)
-    off = (network.values(name, integers) - network.folded.weight(name).double()).float()
-    total = 0.0
+def _error(made: Network, name: str, found: Tensor, f: Filter) -> float:
+    """|dW x~|^2 of one projection, in shares of |W x~|^2."""
+    module: Any = made.folded.projection(name)
+    weight = made.folded.weight(name)
+    off = made.values(name, found).to(weight) - weight
+    total = {"off": 0.0, "all": 0.0}
 
     def add(_m: Any, args: Any) -> None:
-        nonlocal total
-        y = torch.nn.functional.conv2d(f(args[0]), off, None, module.stride, module.padding)
-        total += float(y.square().sum())
+        x = f(args[0])
+        for key, w in (("off", off), ("all", weight)):
+            y = x @ w.T if w.dim() == 2 else nn.functional.conv2d(x, w, None, module.stride, module.padding)
+            total[key] += float(y.square().sum())
 
     hook = module.register_forward_pre_hook(add)
     try:
-        for x in network.prepared.kept:
+        for x in made.prepared.kept:
             f.begin(len(x))
-            reset_neurons(network.folded.model)
+            reset_neurons(made.folded.model)
             with torch.no_grad():
-                network.folded.model(x)
+                made.folded.model(x)
     finally:
         hook.remove()
-        reset_neurons(network.folded.model)
-    return total
+        reset_neurons(made.folded.model)
+    return total["off"] / total["all"]
 
 
-@pytest.mark.filterwarnings("ignore::ptq4snn.errors.SilentNetworkWarning")
 @pytest.mark.parametrize("name", ["sew", "sdt"])
-def test_it_is_a_rounding_like_the_others(name: str) -> None:
-    p = fresh(name)
-    q = run(p, RECIPE.replace(rounding="sbc"))
-    assert torch.isfinite(q(p.held_out[0])).all()
-    assert any(
-        not torch.equal(a, b)
-        for a, b in zip(
-            rounded(p, RECIPE.replace(rounding="sbc")).values(),
-            rounded(p, RECIPE.replace(rounding="gptq")).values(),
-            strict=True,
-        )
-    )
+def test_where_resets_forget_it_is_gptq(name: str) -> None:
+    p = family(name)
+    made = network(p)
+    assert find_filters(made, tuple(made.folded.discovery.projections)) == {}
+    same = [integers(replace(p, cache=Cache()), RECIPE.replace(rounding=r)) for r in ("gptq", "sbc")]
+    assert all(torch.equal(same[0][n], same[1][n]) for n in same[0])
+
+
+def test_it_is_a_rounding_like_the_others() -> None:
+    p = prepared("steps first")
+    q = run(p, SBC)
+    found = integers(p, SBC)
+    assert all(torch.equal(q.integers[n].weight, w) for n, w in found.items())
+    plain = integers(p, RECIPE.replace(rounding="gptq"))
+    assert any(not torch.equal(plain[n], w) for n, w in found.items())

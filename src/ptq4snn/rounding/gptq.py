@@ -324,8 +324,8 @@ def collect(
     """Hessians of the unit's projections in one pass over the samples, which stops at the last of them."""
     model = network.folded.model
     reads = network.folded.discovery.projections
-    counts = {n for n in unit if reads[n].reads == "count" and n not in filters}
-    units = {n: reads[n].factor if n in counts else None for n in unit}
+    fine = {n: f.step for n, f in filters.items()}
+    units = {n: reads[n].factor * fine.get(n, 1.0) if reads[n].reads == "count" else None for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
     batches = _batches(network, unit)
     found = {n: Hessian(network.folded.projection(n), once[n] * batches, units[n]) for n in unit}
