@@ -67,8 +67,9 @@ NOT_AT = {  # the same width for all has no average between widths; MPBA at 2 bi
     "2.5": ("reuse", "FlowQ", "layer-wise", "bridge"),
     "2": ("bridge + MPBA",),
 }
-ON = {"gptq": "", "sbc": "sbc: ", "nearest": "nearest: ", "brecq": "BRECQ: "}  # weights, and what the rows on them begin with
-NARROW = {"W4/M32": "gptq+w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W2.5/M2": "w2.5m2", "W2/M2": "w2m2"}
+# weights, and what the rows on them begin with
+ON = {"gptq": "", "sbc": "sbc: ", "nearest": "nearest: ", "brecq": "BRECQ: "}
+NARROW = {"W4/M32": "w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W2.5/M2": "w2.5m2", "W2/M2": "w2m2"}
 DISTILLED = {"W2/M2": "w2m2+distil", "W3/M2": "w3m2+distil", "W4/M2": "w4m2+distil"}
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
