@@ -5,8 +5,8 @@
 The weights of the folded float network are moved by normal noise of 0.01 %, 0.1 % and 1 % of each
 projection's spread, three draws each, and the whole test set is run: how many decisions become others, and
 what accuracy is left. A method of quantization that leaves as much has lost nothing that the network could
-have kept. Finished networks are kept in benchmarks/noise.json, the table is written from it (--write does
-only that).
+have kept. Finished networks are kept in benchmarks/noise.json; the table and a line of each network's card are
+written from it (--write does only that).
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ from ptq4snn.runtime.measure import processor
 
 RESULTS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+ASSETS = Path(__file__).parents[1] / "src" / "ptq4snn" / "assets"
+WEIGHTS = Path(__file__).parents[1] / "weights"
+CARDS = {"default": ASSETS / "README.md", "vgg4-16-nmnist-slow": ASSETS / "vgg4-16-nmnist-slow.md"}
+LINE = "decisions changed by 0.01 % weight noise"
 BEGIN, END = "<!-- noise -->", "<!-- end of noise -->"
 SIZES = (1e-4, 1e-3, 1e-2)
 DRAWS = 3
@@ -90,6 +94,19 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def cards(results: dict[str, Any]) -> dict[Path, str]:
+    """Every network's card, with a line that says how many decisions the least noise changes."""
+    found = {}
+    for name, r in results.items():
+        path = CARDS.get(name, WEIGHTS / f"{name}.md")
+        if path.exists():
+            line = f"| {LINE} | {fmean(r['rows'][0]['changed']):.2f} % of {r['samples']:,} test samples |"
+            old = [s for s in path.read_text("utf-8").splitlines() if not s.startswith(f"| {LINE} |")]
+            licence = next(i for i, s in enumerate(old) if s.startswith("| licence |"))
+            found[path] = "\n".join([*old[:licence], line, *old[licence:]]) + "\n"
+    return found
+
+
 def known() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     order = {n: i for i, n in enumerate(TRAINED)}
@@ -115,6 +132,8 @@ def main() -> None:
             found = measure(name, f"{data}:{places[data]}")
             write_whole(RESULTS, json.dumps(known() | {name: found}, indent=1) + "\n")
     write_whole(PAGE, written(known()))
+    for path, text in cards(known()).items():
+        write_whole(path, text)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ def test_what_noise_costs(benchmark: Any) -> None:
     noise = benchmark("noise")
     assert noise.BEGIN in noise.PAGE.read_text("utf-8")
     assert noise.written(noise.known()) == noise.PAGE.read_text("utf-8")
+    for card, text in noise.cards(noise.known()).items():
+        assert card.read_text("utf-8") == text, f"python benchmarks/noise.py --write: {card}"
 
 
 def test_what_allocations_are_chosen_by(benchmark: Any) -> None:
