@@ -5,8 +5,8 @@
 The weights of the folded float network are moved by normal noise of 0.01 %, 0.1 % and 1 % of each
 projection's spread, three draws each, and the whole test set is run: how many decisions become others, and
 what accuracy is left. A method of quantization that leaves as much has lost nothing that the network could
-have kept. Finished networks are kept in benchmarks/noise.json; the table and a line of each network's card are
-written from it (--write does only that).
+have kept. Finished networks are kept in benchmarks/noise.json; the table and a line of each network's card
+are written from it (--write does only that).
 """
 
 from __future__ import annotations
