@@ -167,7 +167,7 @@ def recipes(only: list[str]) -> dict[str, str]:
     """What the paper's steps are compared by first, the others behind; states on equal weights."""
     rows = {"W4/M32": "sbc+w4m32"}
     for bits in (4, 3):
-        rows |= {f"{name} W{bits}/M32": f"{r}+w{bits}m32" for r, name in ROUNDINGS.items()}
+        rows |= {f"{name} W{bits}/M32": f"{r}+one-width+w{bits}m32" for r, name in ROUNDINGS.items()}
     for n, spec in reversed(EQUAL.items()):
         rows |= {f"{n} W4/M{bits}": spec.format("sbc", bits) for bits in BITS if (n, bits) not in SAME}
     rows |= {f"default W3/M{bits}": f"w3m{bits}" for bits in BITS}

@@ -35,8 +35,9 @@ ROOM = 2**28  # bytes of Hessians that are held at once
 
 def with_weight_widths(prepared: Prepared, recipe: Recipe) -> Recipe:
     """The recipe with an override for every layer that shares the budget; itself where all have one width."""
-    if recipe.weights is None or isinstance(recipe.weights, int):
+    if not recipe.mixes_weights:
         return recipe
+    assert recipe.weights is not None
     layers = _layers(prepared, recipe)
     if not layers:
         return recipe
