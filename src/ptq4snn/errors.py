@@ -19,6 +19,7 @@ __all__ = [
     "UnsupportedModel",
     "UnsupportedNeuron",
     "UnsupportedOperation",
+    "first_line",
 ]
 
 
@@ -84,3 +85,8 @@ class MissingExtra(PTQ4SNNError, ImportError):
 
 class SilentNetworkWarning(UserWarning):
     """A layer that never fires, before or after quantization."""
+
+
+def first_line(why: BaseException) -> str:
+    """What an exception of somebody else says, one line of it; its type where it says nothing."""
+    return next(iter(str(why).splitlines()), "") or type(why).__name__

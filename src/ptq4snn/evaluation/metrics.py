@@ -14,7 +14,7 @@ from ptq4snn.calibration.calibration_set import check
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.input_types import input_type
-from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.errors import DataError, PTQ4SNNError, first_line
 from ptq4snn.evaluation.accuracy import Accuracy
 from ptq4snn.evaluation.own_batches import own_batches
 from ptq4snn.evaluation.segmentation_score import Segmentation
@@ -216,5 +216,5 @@ def _logits(
     except (RuntimeError, ValueError, TypeError, IndexError) as why:
         raise DataError(
             f"the model cannot run on a batch of shape {list(x.shape)} and type {x.dtype}: "
-            f"{(str(why) or type(why).__name__).splitlines()[0]}; check the input and batch_axis"
+            f"{first_line(why)}; check the input and batch_axis"
         ) from why
