@@ -10,7 +10,9 @@ __all__ = [
     "ExactnessError",
     "FoldingError",
     "GoalNotReached",
+    "MemoryWarning",
     "MissingExtra",
+    "OutOfMemory",
     "OutputError",
     "PTQ4SNNError",
     "RecipeError",
@@ -81,6 +83,14 @@ class BundleError(PTQ4SNNError):
 
 class MissingExtra(PTQ4SNNError, ImportError):
     """A package that only a part of the work needs is not installed."""
+
+
+class OutOfMemory(PTQ4SNNError, MemoryError):
+    """There is no memory for what cannot be done in smaller parts."""
+
+
+class MemoryWarning(UserWarning):
+    """Memory ran out: fewer samples run at once from here on, with the same results."""
 
 
 class SilentNetworkWarning(UserWarning):

@@ -60,7 +60,7 @@ def build_fuzzer(clang: str, out: Path) -> None:
         '-DPTQ_HASH="fuzz"',
     ]
     with tempfile.TemporaryDirectory() as folder:
-        wanted = [(build.SOURCES / s, "", ()) for s in build.ONCE]
+        wanted: list[tuple[Path, str, tuple[str, ...]]] = [(build.SOURCES / s, "", ()) for s in build.ONCE]
         wanted += [(build.SOURCES / s, x, build.level_flags(x)) for s in build.PER_LEVEL for x in levels]
         have = tuple(f"-DPTQ_HAVE_{x.upper()}" for x in levels)
         wanted += [(build.SOURCES / s, "", have) for s in build.DISPATCH]

@@ -163,7 +163,8 @@ def _other_cifar(r: random.Random, data: bytes) -> bytes:
 
 def _other_png(r: random.Random, data: bytes) -> bytes:
     """Chunks changed, lost, doubled or exchanged, with checksums that are right; other sizes and modes."""
-    chunks, at = [], 8
+    chunks: list[tuple[bytes, bytes]] = []
+    at = 8
     while at + 8 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")
         chunks.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
@@ -174,10 +175,8 @@ def _other_png(r: random.Random, data: bytes) -> bytes:
     if how < 0.4 or kind == b"IHDR":
         width, height, depth, mode = struct.unpack(">IIBB", chunks[0][1][:10])
         sides = (0, 1, width, 3, 5000, 65535, 2**31 - 1)
-        size = struct.pack(
-            ">IIBB", r.choice(sides), r.choice((height, *sides)), r.choice((depth, 1, 2, 4, 16)), mode
-        )
-        chunks[0] = (b"IHDR", size + chunks[0][1][10:])
+        shape = (r.choice(sides), r.choice((height, *sides)), r.choice((depth, 1, 2, 4, 16)), mode)
+        chunks[0] = (b"IHDR", struct.pack(">IIBB", *shape) + chunks[0][1][10:])
     elif how < 0.6:
         chunks[i] = (kind, body[: r.randrange(len(body) + 1)])
     elif how < 0.7:
