@@ -25,7 +25,7 @@ T = TypeVar("T")
 Undo = Callable[[], None]
 SAID = (  # by torch's allocators, oneDNN and C++; none of them has an exception of its own on a CPU
     "can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "Cannot allocate memory",
-    "could not create a memory object",
+    "could not create a memory object", "could not create a primitive",
 )  # fmt: skip
 
 

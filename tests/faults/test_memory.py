@@ -214,11 +214,11 @@ from pathlib import Path
 import torch
 from conftest import build, pixels
 from ptq4snn.cli.main import short_warnings
+from ptq4snn.errors import PTQ4SNNError
 import ptq4snn
 torch.set_num_threads(1)
 net, x = build(), pixels(64, 72)
-with torch.no_grad():
-    net(x[:16])
+ptq4snn.quantize(build(), pixels(64), "w4m4", holdout=16, allocation="uniform")  # imports what it needs
 share, file = float(sys.argv[1]), Path(sys.argv[2])
 if share:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -227,7 +227,7 @@ try:
     with short_warnings():
         q = ptq4snn.quantize(net, x, "w4m4", holdout=16, allocation="uniform", progress=False)
         q.save(file, page=False)
-except ptq4snn.PTQ4SNNError as why:
+except PTQ4SNNError as why:
     print(why, file=sys.stderr)
     sys.exit(2)
 """
