@@ -79,7 +79,7 @@ def _other_nir(r: random.Random, data: bytes) -> bytes:
             if how < 0.15:
                 continue
             if how < 0.25:
-                f.create_dataset(name, r.choice(((2**40,), (2**31, 2**31), (0,), (3, 0, 5))), "<f8")
+                f.create_dataset(name, r.choice(((2**40,), (2**30, 2**20), (0,), (3, 0, 5))), "<f8")
             elif how < 0.3:
                 f.create_group(name)
             elif how < 0.5:
