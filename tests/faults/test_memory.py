@@ -97,14 +97,14 @@ class Steps(nn.Module):
 
 
 def nets() -> dict[str, tuple[nn.Module, Tensor]]:
-    frames = torch.randn(96, 4, 6, generator=torch.Generator().manual_seed(0))
-    return {"images": (build(), pixels(96)), "steps": (Steps(), frames)}
+    frames = torch.randn(64, 4, 6, generator=torch.Generator().manual_seed(0))
+    return {"images": (build(), pixels(64)), "steps": (Steps(), frames)}
 
 
 def saved(folder: Path, net: nn.Module, x: Tensor, recipe: str) -> dict[str, bytes]:
     """All files of a run, but for the page."""
     folder.mkdir()
-    q = ptq4snn.quantize(net, x, recipe, holdout=32, allocation="uniform", progress=False)
+    q = ptq4snn.quantize(net, x, recipe, holdout=16, allocation="uniform", progress=False)
     q.save(folder / "q.ptq", page=False)
     return {f.name: f.read_bytes() for f in sorted(folder.iterdir())}
 

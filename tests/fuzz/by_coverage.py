@@ -56,10 +56,10 @@ def main() -> None:
 
         def mutate(data: bytes, most: int, number: int) -> bytes:
             r = random.Random(number)
-            if r.random() < 0.5:
+            if not reader.bytewise or r.random() < 0.5:
                 with suppress(Exception):  # what is damaged already has no structure
                     return restructured(r, reader.suffix, data if r.random() < 0.7 else seed)[:most]
-            return bytes(atheris.Mutate(data, most))
+            return bytes(atheris.Mutate(data, most)) if reader.bytewise else data
 
         limits = (f"-timeout={SECONDS}", f"-rss_limit_mb={MEGABYTES}", f"-max_total_time={args.seconds}")
         where = f"-artifact_prefix={kept.parent}/{args.reader}-"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -338,3 +339,10 @@ def test_parameters_that_are_no_numbers_or_do_not_fit_are_refused(value: Any, tm
         file["node/nodes/scale/scale"] = value
     with pytest.raises(PTQ4SNNError):
         ptq4snn.from_nir(path)
+
+
+def test_a_file_that_ends_the_library_does_not_end_the_process(tmp_path: Path) -> None:
+    damaged = Path(__file__).parents[1] / "fuzz" / "corpus" / "nir-deadly.xz"
+    (tmp_path / "d.nir").write_bytes(lzma.decompress(damaged.read_bytes()))
+    with pytest.raises(CheckpointError):
+        ptq4snn.from_nir(tmp_path / "d.nir", dt=DT, reset="zero")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -26,6 +29,15 @@ RESETS: dict[str | None, Reset | None] = {None: None, "subtract": "soft", "zero"
 RULES = ("euler", "rockpool")
 OUTPUTS = ("sum", "mean", "last", "none")
 MOST_BYTES = 2**32  # of all arrays of a file
+READ_ALL = """
+import sys, h5py
+with h5py.File(sys.argv[1], "r") as file:
+    names = []
+    file.visit(names.append)
+    for x in map(file.get, names):
+        if isinstance(x, h5py.Dataset):
+            x[()]
+"""
 MOST_STEPS = 4096  # of a delay: each of them is a value that is kept
 SCALED = ("Affine", "Linear", "Conv1d", "Conv2d")
 
@@ -98,6 +110,7 @@ def _read(path: str | Path) -> Any:
         raise CheckpointError(f"there is no file {path}")
     try:
         _refuse_large(path)
+        _refuse_deadly(path)
         return nir.read(path, type_check=False)
     except PTQ4SNNError:
         raise
@@ -116,6 +129,17 @@ def _refuse_large(path: str | Path) -> None:
         raise CheckpointError(
             f"{path} holds {sum(sizes):,} bytes of numbers: a graph may have {MOST_BYTES:,}"
         )
+
+
+def _refuse_deadly(path: str | Path) -> None:
+    """HDF5's library ends the process on some damaged files: another process reads it first."""
+    if not sys.executable:
+        return
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", READ_ALL, str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    if done.returncode < 0:  # by a signal; what it says otherwise is said again, here
+        raise CheckpointError(f"{path} is damaged: HDF5 cannot read it; get it again")
 
 
 def _key(name: str) -> str:
