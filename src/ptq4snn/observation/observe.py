@@ -194,9 +194,10 @@ def observe(
             traced = tracers if tracers is not None and number < tracers.batches else None
             begin = None if traced is None else traced.mark()
             work, mark = partial(_observed, folded, traced), partial(_mark, seen, traced)
-            for found in room.run(x, work, "observing the float model", mark):
+            parts = room.run(x, work, "observing the float model", mark)
+            for found in parts:
                 seen.neurons = {n: s.merge(found[n]) for n, s in seen.neurons.items()}
-            if traced is not None and begin is not None:
+            if traced is not None and begin is not None and len(parts) > 1:
                 traced.join(begin)
             seen.samples += x.shape[batch_axis]
     finally:
@@ -214,9 +215,13 @@ def _observed(folded: Folded, tracers: FloatTracers | None, portion: Portion) ->
     for observer in observers.values():
         observer.portion = None if portion.is_whole else portion
     _attach(folded, observers, tracers)
+    before = {} if tracers is None else tracers.mark()
     reset_neurons(folded.model)
     with torch.no_grad():
         folded.model(portion.x)
+    for name, (_, rows) in before.items():
+        assert tracers is not None
+        portion.check_rows(tracers.by_neuron[name].seen - rows, name)
     for o in observers.values():
         o.flush()
     return {n: o.statistics for n, o in observers.items()}

@@ -26,7 +26,6 @@ SAMPLES = 64
 TRAJECTORIES = 1024  # of every channel, where memory allows
 VALUES = 2**22  # currents that one neuron may hold
 
-
 Current = Callable[[Tensor], Tensor]  # the input of a core as a real current, gain included
 
 
@@ -72,11 +71,9 @@ class Tracer:
     def join(self, mark: tuple[int, int]) -> None:
         """What came since, portions of one batch, becomes that batch."""
         count, _ = mark
-        parts = self.rows[count:]
-        if len(parts) > 1:
-            steps = zip(*parts, strict=True)  # each of all portions
-            self.rows[count:] = [[_side_by_side(step) for step in steps]]
-            self.places[count:] = [torch.cat(self.places[count:])]
+        steps = zip(*self.rows[count:], strict=True)  # each of all portions
+        self.rows[count:] = [[_side_by_side(step) for step in steps]]
+        self.places[count:] = [torch.cat(self.places[count:])]
 
     def _choose(self, s: Tensor) -> Tensor:
         """Positions [B, n] of a batch: spread over the map, others in every sample, the same always."""
@@ -126,8 +123,8 @@ def record_traces(
             cores[name].probe = tracer
         for x in batches:
             begin = {n: t.mark() for n, t in tracers.items()}
-            room.run(x, partial(_traced, model, tracers), "tracing", partial(_mark, tracers))
-            for n, tracer in tracers.items():
+            parts = room.run(x, partial(_traced, model, tracers), "tracing", partial(_mark, tracers))
+            for n, tracer in tracers.items() if len(parts) > 1 else ():
                 tracer.join(begin[n])
     finally:
         for name in tracers:
