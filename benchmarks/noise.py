@@ -28,7 +28,7 @@ from ptq4snn.experiments.bench import today
 from ptq4snn.experiments.draws import draw
 from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
-from ptq4snn.prepare import Prepared, logits, prepare
+from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.runtime.measure import processor
 
@@ -47,7 +47,7 @@ FEW, BATCH = 64, 16  # samples that the network is traced with, and that are run
 def decisions(prepared: Prepared, batches: SampleBatches[Any], noise: tuple[int, float] | None) -> Tensor:
     """The class [samples] that the float network chooses, with noise of a seed and a size or without."""
     with jittered(prepared.folded, *noise) if noise else nullcontext():
-        found = logits(prepared.folded.model, (x for x, _ in batches), prepared.readout)
+        found = prepared.logits(prepared.folded.model, (x for x, _ in batches))
         return torch.cat([z.argmax(1) for z in found])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
@@ -9,6 +11,7 @@ from torch.utils._pytree import tree_flatten
 from ptq4snn.assemble import Assembly
 from ptq4snn.errors import BundleError, ExactnessError, UnsupportedOperation
 from ptq4snn.lowering import lower
+from ptq4snn.memory import Portion
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.network.plan import Plan
@@ -59,11 +62,15 @@ def prove_program(prepared: Prepared, model: QuantizedModel) -> None:
     if not any(available()):  # NumPy is slower
         x = x.narrow(prepared.batch_axis, 0, min(2, x.shape[prepared.batch_axis]))
     runtime = Runtime(model_of(model.program, model.plan, {n: i.cpu() for n, i in model.integers.items()}))
-    y = runtime(x.cpu().numpy())
+    prepared.room.run(x, partial(_compare, model, runtime), "proving the program")
+
+
+def _compare(model: QuantizedModel, runtime: Runtime, portion: Portion) -> None:
+    y = runtime(portion.x.cpu().numpy())
     found = [torch.from_numpy(array) for array in (y if isinstance(y, tuple) else (y,))]
     model.reset_state()
     with torch.no_grad(), same_draws():
-        expected = [y.cpu() for y in tree_flatten(model(x))[0] if isinstance(y, Tensor)]
+        expected = [y.cpu() for y in tree_flatten(model(portion.x))[0] if isinstance(y, Tensor)]
     model.reset_state()
     for number, (a, b) in enumerate(zip(expected, found, strict=True)):
         if a.shape != b.shape or not torch.equal(a, b):

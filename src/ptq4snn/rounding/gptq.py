@@ -26,7 +26,8 @@ from ptq4snn.numerics.grid import quantize
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.numerics.scales import full_scales
 from ptq4snn.rounding.filtered import Filter, find_filters
-from ptq4snn.rounding.network import Enough, Network, collected, forward
+from ptq4snn.rounding.inputs import Inputs
+from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.store import Rounded
 from ptq4snn.team import Team
 
@@ -108,12 +109,18 @@ class Hessian:
         self.count = self.seen = self.before = self.number = 0
         self.share = 1.0
         self.parts: dict[int, Tensor] = {}  # by micro-batch, where sums are not exact
+        self.added = self.at = 0  # blocks of this micro-batch that are in the sums, and where it is now
         self.every = 0  # of all positions; 0: not known yet
 
     def begin(self, number: int, share: float, once: int) -> None:
         """Micro-batch `number` comes next, with `share` of the samples of a full one, in `once` calls: which
         positions are taken of it hangs on nothing that came before."""
         self.number, self.before, self.share, self.seen = number, number * once, share, 0
+        self.added = self.at = 0
+
+    def again(self) -> None:
+        """The same micro-batch from its beginning, for memory ran out: what is in the sums stays there."""
+        self.seen = self.at = 0
 
     def end(self, keep: bool) -> None:
         """The micro-batch is whole. Real numbers are added batch by batch, and kept until all are known if
@@ -139,7 +146,6 @@ class Hessian:
             if largest**2 * laid.shape[2] > EXACT:
                 laid = laid.double()
             self._add(laid)
-            self.count += laid.shape[2]
 
     def _add(self, laid: Tensor) -> None:
         """x x^T of laid [groups, K, n]: what lies above the diagonal's blocks lies below it, too."""
@@ -148,9 +154,14 @@ class Hessian:
             total = self.parts.setdefault(self.number, torch.zeros_like(total))
         size = -(-self.size // BLOCKS) if self.size >= WIDE else self.size
         for i in range(0, self.size, size):
+            self.at += 1
+            if self.at <= self.added:
+                continue
             found = (laid[:, i : i + size] @ laid[:, i:].transpose(1, 2)).double()
             total[:, i : i + size, i:] += found
             total[:, i + size :, i : i + size] += found[:, :, size:].transpose(1, 2)
+            self.count += 0 if i else laid.shape[2]
+            self.added = self.at
 
     def _stride(self, now: int, each: int) -> int:
         """How many positions make one that is taken, so that the same ones are not met in every sample."""
@@ -322,29 +333,20 @@ def collect(
     network: Network, unit: tuple[str, ...], filters: Mapping[str, Filter] = NO_FILTERS
 ) -> dict[str, Hessian]:
     """Hessians of the unit's projections in one pass over the samples, which stops at the last of them."""
-    model = network.folded.model
     reads = network.folded.discovery.projections
     fine = {n: f.step for n, f in filters.items()}
     units = {n: reads[n].factor * fine.get(n, 1.0) if reads[n].reads == "count" else None for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
     batches = _batches(network, unit)
     found = {n: Hessian(network.folded.projection(n), once[n] * batches, units[n]) for n in unit}
-    left: dict[str, int] = {}
 
-    def note(name: str) -> Any:
-        def hook(_m: nn.Module, args: Any) -> None:
-            x = args[0]
-            found[name].update(filters[name](x) if name in filters else x)
-            left[name] -= 1
-            if not any(left.values()):
-                raise Enough
+    def update(name: str, x: Tensor) -> None:
+        found[name].update(filters[name](x) if name in filters else x)
 
-        return hook
-
-    handles = [network.folded.projection(n).register_forward_pre_hook(note(n)) for n in unit]
     prepared = network.prepared
     axis, full = prepared.batch_axis, 0
-    with collected(handles, model), prepared.team.raised_in_all("second moments"):
+    inputs = Inputs(network.folded, once, update)
+    with inputs.watched(), prepared.team.raised_in_all("second moments"):
         for i, x in enumerate(prepared.samples_again(batches)):
             full = full or x.shape[axis]  # the last may be smaller
             if not prepared.team.mine(i):
@@ -353,8 +355,13 @@ def collect(
                 hessian.begin(i, x.shape[axis] / full, once[name])
             for each in filters.values():
                 each.begin(x.shape[axis])
-            left.update(once)
-            forward(model, x)
+            parts = prepared.room.run(x, inputs.run, "second moments", lambda: inputs.forget)
+            if len(parts) > 1:
+                for hessian in found.values():
+                    hessian.again()
+                for each in filters.values():
+                    each.begin(x.shape[axis])
+                inputs.take(parts, x, axis)
             for hessian in found.values():
                 hessian.end(keep=prepared.team.size > 1)
     return {n: _merged(h, prepared.team) for n, h in found.items()}
