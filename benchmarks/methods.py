@@ -259,6 +259,7 @@ def main() -> None:
     p.add_argument("--model", action="append", metavar="NAME", help="only these")
     p.add_argument("--part", choices=tuple(PARTS), default="methods")
     p.add_argument("--rounding", choices=tuple(ON), action="append", help="of the equal weights (gptq)")
+    p.add_argument("--only", nargs="+", metavar="ROW", help="only these rows; others stay as they were stored")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", default="runs/methods", type=Path, help="where finished runs are kept")
     p.add_argument("--limit", type=int, help="test samples at most (all; 2,000 for the ablation)")
@@ -266,6 +267,7 @@ def main() -> None:
     a = p.parse_args()
     places = {name: place for name, _, place in (d.partition(":") for d in a.data)}
     methods = equal(tuple(a.rounding or ["gptq"])) if a.part == "equal" else PARTS[a.part]()
+    methods = {row: spec for row, spec in methods.items() if not a.only or row in a.only}
     limit = a.limit if a.limit is not None or a.part != "ablation" else 2000
     wanted = a.model or (list(ABLATED) if a.part == "ablation" else list(TRAINED))
     for name in [] if a.write else wanted:
