@@ -239,11 +239,11 @@ def side_by_side(results: dict[str, Any], labels: list[str]) -> str:
 
 
 def joined(before: Any, now: Any) -> Any:
-    """The rows of a new measurement, and those of an earlier one on the same seeds and samples beside."""
+    """The rows of a new measurement, in the places of an earlier one on the same seeds and samples."""
     if before is None or any(before[k] != now[k] for k in ("seeds", "samples")):
         return now
-    new = {r["method"] for r in now["rows"]}
-    return now | {"rows": [*now["rows"], *(r for r in before["rows"] if r["method"] not in new)]}
+    rows = {r["method"]: r for r in before["rows"]} | {r["method"]: r for r in now["rows"]}
+    return now | {"rows": list(rows.values())}
 
 
 def known() -> dict[str, Any]:
@@ -259,7 +259,7 @@ def main() -> None:
     p.add_argument("--model", action="append", metavar="NAME", help="only these")
     p.add_argument("--part", choices=tuple(PARTS), default="methods")
     p.add_argument("--rounding", choices=tuple(ON), action="append", help="of the equal weights (gptq)")
-    p.add_argument("--only", nargs="+", metavar="ROW", help="only these rows; others stay as they were stored")
+    p.add_argument("--only", nargs="+", metavar="ROW", help="only these rows; the others stay")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", default="runs/methods", type=Path, help="where finished runs are kept")
     p.add_argument("--limit", type=int, help="test samples at most (all; 2,000 for the ablation)")
