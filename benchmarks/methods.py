@@ -69,7 +69,10 @@ NOT_AT = {  # the same width for all has no average between widths; MPBA at 2 bi
 }
 # weights, and what the rows on them begin with
 ON = {"gptq": "", "sbc": "sbc: ", "nearest": "nearest: ", "brecq": "BRECQ: "}
-NARROW = {"W4/M32": "w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W2.5/M2": "w2.5m2", "W2/M2": "w2m2"}
+NARROW = {
+    "W4/M32": "w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W3/M2, one width": "one-width+w3m2",
+    "W2.5/M2": "w2.5m2", "W2/M2": "w2m2",
+}  # fmt: skip
 DISTILLED = {"W2/M2": "w2m2+distil", "W3/M2": "w3m2+distil", "W4/M2": "w4m2+distil"}
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
@@ -134,7 +137,7 @@ def table(results: dict[str, Any], labels: list[str]) -> str:
     for name, r in results.items():
         rows = {row["method"]: row for row in r["rows"]}
         cells = [f"`{name}`<br>{r['samples']:,} samples", f"{rows['float']['score']:.2f}"]
-        cells += [cell(rows[label]) for label in labels]
+        cells += [cell(rows[label]) if label in rows else "" for label in labels]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
