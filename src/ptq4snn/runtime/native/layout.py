@@ -163,7 +163,8 @@ class NativeOp:
     inverse: Entry = None
     zeros: Entry = None
     taps: int = 1
-    table: Entry = None
+    window: Entry = None  # [axes, WINDOW_FIELDS]
+    table: Entry = None  # of a pool without a window
     cin: int = -1
     cout: int = -1
     bits: int = 8

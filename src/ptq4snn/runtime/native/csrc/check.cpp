@@ -58,7 +58,23 @@ struct Checker {
     in_range(op.index, elements(), -1, plan.numbers);
   }
 
-  void taps() const { in_range(op.project.table, (int64_t)out().positions * op.project.taps, -1, in(0).positions); }
+  // Every tap is inside of the input, or nowhere; numbers on the way fit 32 bits.
+  void taps() const {
+    const hot::Window& w = op.project.window;
+    in_range(op.project.table, (int64_t)out().positions * op.project.taps, -1, in(0).positions);
+    if (w.rank == 0) return;
+    int64_t size = 1, out_size = 1, kernel = 1;
+    for (int a = 0; a < w.rank; ++a) {
+      const hot::Axis& x = w.axes[a];
+      need(x.size > 0 && x.kernel > 0 && x.stride > 0 && x.before >= 0 && x.dilation > 0 && x.out > 0,
+           "a window has an absurd axis");
+      need(plus(plus(times(x.out, x.stride), x.before), times(x.kernel, x.dilation)) <= kMostPositions,
+           "a window reaches too far");
+      size = times(size, x.size), out_size = times(out_size, x.out), kernel = times(kernel, x.kernel);
+    }
+    need(size == in(0).positions && out_size == out().positions && kernel == op.project.taps,
+         "a window has another size than its values");
+  }
 
   void pool() const {
     inputs(1, 1);
@@ -86,7 +102,7 @@ struct Checker {
     const Projection& w = op.project;
     inputs(1, 1);
     need(w.cin == in(0).channels && w.cout == out().channels, "a projection has other channels than its values");
-    if (w.table == nullptr)
+    if (w.window.rank == 0)
       need(w.taps == 1 && in(0).positions == out().positions, "a projection without taps changes the positions");
     taps();
   }
@@ -243,7 +259,7 @@ namespace {
 bool is_local(const Op& op) {
   if (op.kind == kNeuron || op.kind == kNeuronAny) return true;
   const bool pointwise = op.kind >= kCombine && op.kind != kMatmul;
-  return pointwise || (op.project.cin > 0 && op.project.table == nullptr);
+  return pointwise || (op.project.cin > 0 && op.project.window.rank == 0);
 }
 
 }  // namespace

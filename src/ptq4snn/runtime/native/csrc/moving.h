@@ -43,8 +43,10 @@ static void quantize(const Call& call, int begin, int end) {
 // Whole rows of the same format, moved.
 static void move_rows(const Call& call, int begin, int end) {
   const int64_t bytes = call.out.row * call.out.steps;
+  int32_t own;
+  TapWalk walk(taps_of(call.op->project), begin, &own);
   for (int p = begin; p < end; ++p) {
-    const int from = call.op->project.table[p];
+    const int from = walk.next()[0];
     uint8_t* out = row_of_mutable(call.out, p, 0);
     if (from >= 0)
       std::memcpy(out, row_of(call.in[0], from, 0), (size_t)bytes);
@@ -62,20 +64,19 @@ static void move_step(const Call& call, int begin, int end, bool takes) {
   }
 }
 
-// Sum or maximum [n] of the rows under the taps of position p.
+// Sum or maximum [n] of the rows under the taps of position p, `from`.
 template <class T>
-static void pool_row(const Call& call, int p, int t, T* out, T* row) {
+static void pool_row(const Call& call, int p, int t, const int32_t* from, T* out, T* row) {
   const Op& op = *call.op;
   const int n = call.out.channels, taps = op.project.taps;
-  const int32_t* table = op.project.table + (int64_t)p * taps;
   bool empty = op.how == kMax;
   for (int c = 0; c < n; ++c) out[c] = 0;
   for (int k = 0; k < taps; ++k) {
-    if (table[k] < 0) {
+    if (from[k] < 0) {
       if (op.how == kSum || !op.pads_zero) continue;
       for (int c = 0; c < n; ++c) row[c] = 0;
     } else {
-      decode(call.in[0], table[k], t, row);
+      decode(call.in[0], from[k], t, row);
     }
     if (op.how == kSum) {
       const T by = op.pool_weights ? (T)op.pool_weights[(int64_t)p * taps + k] : (T)1;
@@ -92,14 +93,15 @@ template <class S>
 static void max_rows(const Call& call, int begin, int end) {
   const Op& op = *call.op;
   const int n = call.out.channels, taps = op.project.taps;
+  TapWalk walk(taps_of(op.project), begin, reinterpret_cast<int32_t*>(call.scratch));
   for (int p = begin; p < end; ++p) {
-    const int32_t* table = op.project.table + (int64_t)p * taps;
+    const int32_t* from = walk.next();
     for (int t = 0; t < call.out.steps; ++t) {
       S* out = reinterpret_cast<S*>(row_of_mutable(call.out, p, t));
       bool empty = true;
       for (int k = 0; k < taps; ++k) {
-        if (table[k] < 0) continue;
-        const S* in = reinterpret_cast<const S*>(row_of(call.in[0], table[k], t));
+        if (from[k] < 0) continue;
+        const S* in = reinterpret_cast<const S*>(row_of(call.in[0], from[k], t));
         for (int c = 0; c < n; ++c) out[c] = empty || in[c] > out[c] ? in[c] : out[c];
         empty = false;
       }
@@ -129,11 +131,14 @@ static void pool(const Call& call, int begin, int end) {
   if (takes_max_of_rows(call, begin, end)) return;
   Piece piece{call.scratch};
   T *sum = piece.take<T>(call.out.channels), *row = piece.take<T>(call.out.channels);
-  for (int p = begin; p < end; ++p)
+  TapWalk walk(taps_of(op.project), begin, piece.take<int32_t>(op.project.taps));
+  for (int p = begin; p < end; ++p) {
+    const int32_t* from = walk.next();
     for (int t = 0; t < call.out.steps; ++t) {
-      pool_row(call, p, t, sum, row);
+      pool_row(call, p, t, from, sum, row);
       encode(call.out, p, t, sum);
     }
+  }
 }
 
 // All inputs of a gather at step t, end to end.

@@ -3,7 +3,6 @@
 
 #include <map>
 #include <new>
-#include <tuple>
 #include <utility>
 
 #include "layer.h"
@@ -95,7 +94,7 @@ class Reader {
     if (op.state >= 0) read_state(f, op);
     check_op(*plan_, op);
     if (op.kind == kKeep) keep(op);
-    if (op.kind == kProject || op.kind == kProjectNeuron) op.project.runs = runs_of(op);
+    if (op.kind == kProject || op.kind == kProjectNeuron) op.project.runs = runs_of(op, f[oWindow]);
     for (int32_t v : {op.output, op.second}) {
       if (v < 0) continue;
       if (made_[(size_t)v] >= 0) throw Refused("a value is made twice");
@@ -104,17 +103,17 @@ class Reader {
     plan_->ops.push_back(op);
   }
 
-  // Spikes are followed from the input's side; layers with the same taps share the runs.
-  const int32_t* runs_of(const Op& op) {
+  // Spikes are followed from the input's side; layers with the same window, an array of the plan, share the runs.
+  const int32_t* runs_of(const Op& op, int64_t window) {
     const Projection& w = op.project;
     const Value& in = plan_->values[(size_t)op.sources[0]];
-    if (w.table == nullptr || w.groups > 1 || !is_planes(in.format)) return nullptr;
-    const int32_t*& known = runs_[{w.table, w.taps, in.positions}];  // equal tables may be of other shapes
+    if (w.window.rank == 0 || w.groups > 1 || !is_planes(in.format)) return nullptr;
+    const int32_t*& known = runs_[window];
     if (known == nullptr) {
       const int positions = plan_->values[(size_t)op.output].positions;
       if (times(positions, w.taps) > hot::kMostTaps) throw Refused("a projection of the plan reads too many inputs");
       try {
-        plan_->runs.push_back(hot::make_runs(w.table, positions, w.taps, in.positions));
+        plan_->runs.push_back(hot::make_runs(w.window));
       } catch (const std::bad_alloc&) {
         throw Refused("there is not enough memory");
       }
@@ -166,8 +165,19 @@ class Reader {
     op.project.taps = small(f[oTaps], 1, 1 << 24);
     const int64_t positions = op.output < 0 ? 0 : plan_->values[(size_t)op.output].positions;
     const int64_t count = times(positions, op.project.taps);
-    op.project.table = tables_.numbers<int32_t>(f[oTable], count, op.kind == kPool);
+    read_window(f[oWindow], op.project.window);
+    const bool listed = op.kind == kPool && op.project.window.rank == 0;
+    if (!listed && f[oTable] >= 0) throw Refused("an operation with a window has a table of taps");
+    op.project.table = tables_.numbers<int32_t>(f[oTable], count, listed);
     op.pool_weights = tables_.numbers<int32_t>(f[oPoolWeights], count, false);
+  }
+
+  void read_window(int64_t id, hot::Window& w) {
+    const int64_t fields = sizeof(hot::Axis) / sizeof(int32_t), count = tables_.count_of(id, tI32);
+    w.rank = small(count / fields, 0, hot::kMostAxes);
+    const int32_t* numbers = tables_.numbers<int32_t>(id, w.rank * fields, false);
+    for (int a = 0; a < w.rank; ++a, numbers += fields)
+      w.axes[a] = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
   }
 
   void read_projection(const Row& f, Op& op) {
@@ -247,7 +257,7 @@ class Reader {
   Tables tables_;
   Packer packer_{tables_};
   Row made_;                                                                     // operation that makes a value, or -1
-  std::map<std::tuple<const int32_t*, int32_t, int32_t>, const int32_t*> runs_;  // by table, taps, input positions
+  std::map<int64_t, const int32_t*> runs_;  // by the array of a window
   std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
 };
 
