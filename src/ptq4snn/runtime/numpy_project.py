@@ -44,7 +44,7 @@ def rshift_even(a: Integers, n: int) -> Integers:
 
 
 def _patterns(window: Window | None, positions: int) -> tuple[NDArray[np.bool_], Integers]:
-    """Which taps are inside of the image, [R, K] different ones, and which of them is a position's [P_out]."""
+    """Taps inside of the image, [R, K] different patterns, and which of them is a position's [P_out]."""
     if window is None:
         return np.ones((1, 1), dtype=np.bool_), np.zeros(positions, dtype=np.int64)
     patterns, which = np.ones((1, 1), dtype=np.bool_), np.zeros(1, dtype=np.int64)
@@ -90,11 +90,13 @@ def border_map(n: ProjectionNumbers, op: Project, positions: int) -> Integers:
 
 def _moved(n: ProjectionNumbers, op: Project, present: NDArray[np.bool_]) -> Integers:
     """W z of the input's zero points under the taps that are present [R, K], in 2^-16: [R, Cout]."""
+    assert n.input is not None
     groups, (cout, inside) = op.groups, n.weight.shape[:2]
     zeros = np.broadcast_to(n.input.inside, (inside * groups,)).reshape(groups, 1, inside, 1)
     w = n.weight.reshape(groups, cout // groups, inside, -1).astype(np.int64)
     by_tap = (w * zeros).sum(2).reshape(cout, -1) << n.shift  # [Cout, K]
-    return (present.astype(np.float64) @ by_tap.T.astype(np.float64)).astype(np.int64)  # proven below 2^53
+    found: Integers = (present.astype(np.float64) @ by_tap.T.astype(np.float64)).astype(np.int64)
+    return found  # exact: proven below 2^53
 
 
 def project_kernel(model: Model, op: Project) -> Kernel:

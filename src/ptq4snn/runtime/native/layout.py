@@ -157,6 +157,7 @@ class NativeOp:
     steps: int = 0
     coefficients: Entry = None
     index: Entry = None
+    index_strides: Entry = None  # [axes, 2]: size, stride; then `index` has one row, to which they are added
     signs: Entry = None
     shifts: Entry = None
     pool_weights: Entry = None
@@ -165,6 +166,8 @@ class NativeOp:
     taps: int = 1
     window: Entry = None  # [axes, WINDOW_FIELDS]
     table: Entry = None  # of a pool without a window
+    axis_taps: Entry = None  # of a pool with a window that is not regular: [out, kernel] of every axis
+    axis_weights: Entry = None
     cin: int = -1
     cout: int = -1
     bits: int = 8

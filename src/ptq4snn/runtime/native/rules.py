@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ptq4snn.network import program as ops
 from ptq4snn.numerics.limits import INT32, ZERO_FRACTION_BITS
 from ptq4snn.runtime.native.draft import FAST_ROWS, Draft
+from ptq4snn.runtime.native.index_fields import axis_fields, index_fields
 from ptq4snn.runtime.native.layout import Format, How, Kind, NativeOp
 from ptq4snn.runtime.native.op_fields import (
     is_fast,
@@ -37,9 +38,10 @@ def _plain(kind: Kind, op: ops.Operation, **fields: Any) -> NativeOp:
 def _quantize(draft: Draft, op: ops.Quantize) -> None:
     grid = draft.model.projections[op.name].input
     assert grid is not None
-    index = op.index.array().astype(np.int32)
+    value = draft.model.program.values[op.output]
     zeros = grid.zeros / 2**ZERO_FRACTION_BITS
-    draft.add(_plain(Kind.QUANTIZE, op, index=index, inverse=1 / grid.scales, zeros=zeros))
+    index = index_fields(op.index, value.positions, value.channels)
+    draft.add(_plain(Kind.QUANTIZE, op, **index, inverse=1 / grid.scales, zeros=zeros))
 
 
 def _fits32(draft: Draft, op: ops.Project) -> bool:
@@ -111,9 +113,10 @@ def _pool(draft: Draft, op: ops.Pool) -> None:
     if op.window is not None:
         fields = {"how": How[op.how], "taps": prod(op.window.kernel), "window": window_axes(op.window)}
         return draft.add(_plain(Kind.POOL, op, wide=draft.wide(op), **fields))
-    taps = np.asarray(op.taps, dtype=np.int64).reshape(draft.values[op.output].positions, -1)
-    weights = None if op.weights is None else np.asarray(op.weights, dtype=np.int32)
-    return _taps(draft, op, taps, weights)
+    if op.axes is not None:
+        return draft.add(_plain(Kind.POOL, op, how=How.sum, wide=draft.wide(op), **axis_fields(op.axes)))
+    taps, weights = op.table(draft.values[op.output].positions)
+    return _taps(draft, op, taps, None if weights is None else weights.astype(np.int32))
 
 
 def _moved_rows(index: Array, channels: int) -> Array | None:
@@ -125,6 +128,10 @@ def _moved_rows(index: Array, channels: int) -> Array | None:
 
 def _gather(draft: Draft, op: ops.Gather) -> None:
     value, source = draft.values[op.output], draft.values[op.inputs[0]]
+    fields = index_fields(op.index, value.positions, value.channels * op.width)
+    if "index_strides" in fields:
+        fields |= {"how": How[op.how], "width": op.width}
+        return draft.add(_plain(Kind.GATHER, op, wide=draft.wide(op), **fields))
     index = op.index.array().reshape(value.positions, value.channels, op.width)
     alike = len(op.inputs) == 1 and source.channels == value.channels
     rows = _moved_rows(index, value.channels) if alike else None

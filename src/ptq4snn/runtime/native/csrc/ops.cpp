@@ -110,7 +110,7 @@ static int64_t own_scratch(const Call& call) {
     widest = v.channels > widest ? v.channels : widest;
     elements += (int64_t)v.positions * v.channels;
   }
-  const int64_t taps = op.project.taps / 2 + 8, rows = 4 * (widest + 8) + taps;
+  const int64_t taps = op.project.taps + 16, rows = 4 * (widest + 8) + taps;
   switch (op.kind) {
     case kQuantize: return 4 * ((int64_t)call.out.steps * call.out.channels + 8);
     case kGather: return rows + elements + 8;

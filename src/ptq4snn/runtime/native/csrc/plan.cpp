@@ -153,7 +153,9 @@ class Reader {
     op.coefficients = tables_.numbers<int64_t>(f[oCoefficients], op.inputs, op.kind == kCombine);
     op.signs = tables_.numbers<int32_t>(f[oSigns], channels, op.kind == kAffine);
     op.shifts = tables_.numbers<int32_t>(f[oShifts], channels, op.kind == kAffine);
-    op.index = tables_.numbers<int32_t>(f[oIndex], times(out_elements(op), op.width),
+    read_strides(f[oIndexStrides], op.index_strides);
+    const int64_t elements = op.index_strides.rank > 0 ? channels : out_elements(op);
+    op.index = tables_.numbers<int32_t>(f[oIndex], times(elements, op.width),
                                         op.kind == kGather || op.kind == kQuantize);
     const int64_t grid = tables_.count_of(f[oInverse], tF64);
     op.per_channel = grid > 1;
@@ -161,23 +163,40 @@ class Reader {
     op.zeros = tables_.numbers<double>(f[oZeros], grid > 1 ? channels : 1, op.kind == kQuantize);
   }
 
+  void read_strides(int64_t id, hot::Strides& s) {
+    s.rank = small(tables_.count_of(id, tI32) / 2, 0, hot::kMostAxes);
+    const int32_t* numbers = tables_.numbers<int32_t>(id, 2 * s.rank, false);
+    for (int a = 0; a < s.rank; ++a) s.sizes[a] = numbers[2 * a], s.strides[a] = numbers[2 * a + 1];
+  }
+
   void read_taps(const Row& f, Op& op) {
     op.project.taps = small(f[oTaps], 1, 1 << 24);
     const int64_t positions = op.output < 0 ? 0 : plan_->values[(size_t)op.output].positions;
     const int64_t count = times(positions, op.project.taps);
-    read_window(f[oWindow], op.project.window);
+    read_window(f, op.project.window);
+    if (f[oAxisTaps] >= 0 && op.kind != kPool) throw Refused("a projection has taps of its own");
     const bool listed = op.kind == kPool && op.project.window.rank == 0;
     if (!listed && f[oTable] >= 0) throw Refused("an operation with a window has a table of taps");
     op.project.table = tables_.numbers<int32_t>(f[oTable], count, listed);
     op.pool_weights = tables_.numbers<int32_t>(f[oPoolWeights], count, false);
   }
 
-  void read_window(int64_t id, hot::Window& w) {
-    const int64_t fields = sizeof(hot::Axis) / sizeof(int32_t), count = tables_.count_of(id, tI32);
-    w.rank = small(count / fields, 0, hot::kMostAxes);
-    const int32_t* numbers = tables_.numbers<int32_t>(id, w.rank * fields, false);
-    for (int a = 0; a < w.rank; ++a, numbers += fields)
-      w.axes[a] = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]};
+  // The axes; with lists [out][kernel] of taps and weights for each, one after the other, where there are any.
+  void read_window(const Row& f, hot::Window& w) {
+    w.rank = small(tables_.count_of(f[oWindow], tI32) / hot::kAxisNumbers, 0, hot::kMostAxes);
+    const int32_t* numbers = tables_.numbers<int32_t>(f[oWindow], w.rank * hot::kAxisNumbers, false);
+    int64_t listed = 0;
+    for (int a = 0; a < w.rank; ++a, numbers += hot::kAxisNumbers) {
+      w.axes[a] = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], nullptr, nullptr};
+      listed = plus(listed, times(numbers[1], numbers[5]));
+    }
+    const int32_t* taps = tables_.numbers<int32_t>(f[oAxisTaps], listed, false);
+    const int32_t* weights = tables_.numbers<int32_t>(f[oAxisWeights], listed, taps != nullptr);
+    for (int a = 0; taps && a < w.rank; ++a) {
+      const int64_t count = (int64_t)w.axes[a].kernel * w.axes[a].out;
+      w.axes[a].taps = taps, w.axes[a].weights = weights;
+      taps += count, weights += count;
+    }
   }
 
   void read_projection(const Row& f, Op& op) {

@@ -17,6 +17,7 @@ struct Piece {
   }
 };
 
+using hot::PTQ_ISA::StrideWalk;
 using hot::PTQ_ISA::TapWalk;
 
 static inline hot::Taps taps_of(const Projection& w) { return {w.taps, w.table ? nullptr : &w.window, w.table}; }

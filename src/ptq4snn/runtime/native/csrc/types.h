@@ -84,6 +84,7 @@ struct Op {
   int64_t steps;  // at calibration, where the input is a sum over time; else 0
   const int64_t* coefficients;
   const int32_t *index, *signs, *shifts, *pool_weights;
+  hot::Strides index_strides;  // of rank 0: `index` has a row for each position; else one row, to which this is added
   const double *inverse, *zeros;  // of the input grid
   Fields fields;
   Neurons neuron;

@@ -19,11 +19,28 @@ static inline void taps_at(const Window& w, const int* at, int32_t* out) {
   for (int a = 0; a < w.rank; ++a) {
     const Axis& x = w.axes[a];
     const int first = at[a] * x.stride - x.before;
+    const int32_t* listed = x.taps ? x.taps + (int64_t)at[a] * x.kernel : nullptr;
     for (int i = n - 1; i >= 0; --i) {
       const int32_t before = out[i];
-      int from = first + (x.kernel - 1) * x.dilation;
-      for (int k = x.kernel - 1; k >= 0; --k, from -= x.dilation)
+      for (int k = x.kernel - 1; k >= 0; --k) {
+        const int from = listed ? listed[k] : first + k * x.dilation;
         out[i * x.kernel + k] = before < 0 || (uint32_t)from >= (uint32_t)x.size ? -1 : before * x.size + from;
+      }
+    }
+    n *= x.kernel;
+  }
+}
+
+// What the taps of the output at `at` count, where the axes of a pool say so.
+static inline void weights_at(const Window& w, const int* at, int32_t* out) {
+  int n = 1;
+  out[0] = 1;
+  for (int a = 0; a < w.rank; ++a) {
+    const Axis& x = w.axes[a];
+    for (int i = n - 1; i >= 0; --i) {
+      const int32_t before = out[i];
+      for (int k = x.kernel - 1; k >= 0; --k)
+        out[i * x.kernel + k] = before * (x.weights ? x.weights[(int64_t)at[a] * x.kernel + k] : 1);
     }
     n *= x.kernel;
   }
@@ -39,6 +56,9 @@ struct TapWalk {
     if (taps.window) coordinates(*taps.window, first, at);
   }
 
+  // What the taps of the next position count.
+  void weights(int32_t* out) const { weights_at(*taps.window, at, out); }
+
   // Of the next position.
   const int32_t* next() {
     const int now = p++;
@@ -51,6 +71,31 @@ struct TapWalk {
     taps_at(w, at, own);
     for (int a = w.rank - 1; a >= 0 && ++at[a] == w.axes[a].out; --a) at[a] = 0;
     return own;
+  }
+};
+
+// A sum of strides for one position after the other.
+struct StrideWalk {
+  const Strides& s;
+  int at[kMostAxes];
+  int64_t sum = 0;
+
+  StrideWalk(const Strides& strides, int p) : s(strides) {
+    for (int a = s.rank - 1; a >= 0; --a) {
+      at[a] = p % s.sizes[a], p /= s.sizes[a];
+      sum += (int64_t)at[a] * s.strides[a];
+    }
+  }
+
+  // Of the next position.
+  int64_t next() {
+    const int64_t now = sum;
+    for (int a = s.rank - 1; a >= 0; --a) {
+      sum += s.strides[a];
+      if (++at[a] < s.sizes[a]) break;
+      sum -= (int64_t)s.sizes[a] * s.strides[a], at[a] = 0;
+    }
+    return now;
   }
 };
 
