@@ -105,7 +105,8 @@ inline std::vector<int32_t> taps_of(const Window& w) {
 
 // Any window over an axis, also one that reads little of it, or nothing.
 inline Axis random_axis(Random& r, int size) {
-  const int kernel = (int)r.of({1, 2, 3, 3, 3, 4}), stride = (int)r.of({1, 1, 2, 3}), dilation = (int)r.of({1, 1, 1, 2});
+  const int kernel = (int)r.of({1, 2, 3, 3, 3, 4}), stride = (int)r.of({1, 1, 2, 3}),
+            dilation = (int)r.of({1, 1, 1, 2});
   const int before = (int)r.between(0, kernel), usual = (size + 2 * before - dilation * (kernel - 1) - 1) / stride + 1;
   return {size, kernel, stride, before, dilation, (int)(usual < 1 || r.chance(0.1) ? r.between(1, 7) : usual)};
 }

@@ -49,7 +49,7 @@ struct Source {
 
 // y = ((Wq x) << shift) + bias; groups == 1. Sums of Wq x and y fit int32 (proven by the planner).
 struct Layer {
-  int positions, taps;  // output positions
+  int positions, taps;   // output positions
   const Window* window;  // taps outside of it read zeros; of rank 0: taps == 1 and position p reads p
   int cin, cout;
   const void* weights;  // made by pack_weights(taps, cin, cout, bits)

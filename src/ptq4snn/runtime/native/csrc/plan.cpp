@@ -155,8 +155,8 @@ class Reader {
     op.shifts = tables_.numbers<int32_t>(f[oShifts], channels, op.kind == kAffine);
     read_strides(f[oIndexStrides], op.index_strides);
     const int64_t elements = op.index_strides.rank > 0 ? channels : out_elements(op);
-    op.index = tables_.numbers<int32_t>(f[oIndex], times(elements, op.width),
-                                        op.kind == kGather || op.kind == kQuantize);
+    op.index =
+        tables_.numbers<int32_t>(f[oIndex], times(elements, op.width), op.kind == kGather || op.kind == kQuantize);
     const int64_t grid = tables_.count_of(f[oInverse], tF64);
     op.per_channel = grid > 1;
     op.inverse = tables_.numbers<double>(f[oInverse], grid > 1 ? channels : 1, op.kind == kQuantize);
@@ -275,7 +275,7 @@ class Reader {
 
   Tables tables_;
   Packer packer_{tables_};
-  Row made_;                                                                     // operation that makes a value, or -1
+  Row made_;                                // operation that makes a value, or -1
   std::map<int64_t, const int32_t*> runs_;  // by the array of a window
   std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
 };

@@ -1,5 +1,5 @@
-// A window that moves over positions: kernel, stride, padding and dilation of a convolution or a pool. Taps are computed
-// from it where they are needed, not stored.
+// A window that moves over positions: kernel, stride, padding and dilation of a convolution or a pool. Taps are
+// computed from it where they are needed, not stored.
 #pragma once
 #include <cstdint>
 

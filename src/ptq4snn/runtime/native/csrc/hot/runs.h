@@ -3,8 +3,8 @@
 // Taps are put in an order in which taps that meet at some input position (all of them with stride 1; those of equal
 // parity with stride 2) are neighbours and form a class; a tap's place in that order is its rank. Positions first,
 // first + step, ... of a run have the same readers: taps by rank, whose outputs move on by out_step with every
-// position. The whole run comes `repeats` times, every time `again` positions and `out_again` outputs further on: the rows
-// of an image that are read alike.
+// position. The whole run comes `repeats` times, every time `again` positions and `out_again` outputs further on: the
+// rows of an image that are read alike.
 //     int32 classes, class_start[taps + 1], order[taps], run_start[taps + 1], then the runs of all classes:
 //     first, step, count, out_step, repeats, again, out_again, readers, and (rank, output of the first position) for
 //     each reader; steps are above 0
