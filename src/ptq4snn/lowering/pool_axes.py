@@ -13,7 +13,7 @@ from ptq4snn.lowering.numbering import Split, in_own_order
 from ptq4snn.network.index import Window
 from ptq4snn.network.program import PoolAxis, Value
 
-__all__ = ["RegularPool", "Table", "Tables", "regular_pool"]
+__all__ = ["RegularPool", "Table", "Tables", "each_axis", "regular_pool", "window_part"]
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,13 @@ def regular_pool(value: Value, s: Split, over: Tables, how: str) -> RegularPool 
     if not s.separate:
         return None
     positions, channels = in_own_order(s, value.channels)
-    if not set(over) <= set(positions) or prod(s.shape[d] for d in positions) != value.positions:
+    sizes = prod(s.shape[d] for d in positions), prod(s.shape[d] for d in channels)
+    if not set(over) <= set(positions) or sizes != (value.positions, value.channels):
         return None
     if not torch.equal(_in_order(s.shape, positions, channels), s.element.expand(_sizes(s))):
         return None
     used = [d for d in positions if d in over or s.shape[d] > 1]
-    tables = [over[d] if d in over else _each(s.shape[d]) for d in used]
+    tables = [over[d] if d in over else each_axis(s.shape[d]) for d in used]
     shape = [over[d].at.shape[0] if d in over else n for d, n in enumerate(s.shape)]
     outputs, element = prod(shape[d] for d in positions), _in_order(shape, positions, channels)
     plain = all(t.weights is None for t in tables)
@@ -74,7 +75,7 @@ def regular_pool(value: Value, s: Split, over: Tables, how: str) -> RegularPool 
     return RegularPool(None, tuple(map(_axis, tables)), outputs, element)
 
 
-def _each(n: int) -> Table:
+def each_axis(n: int) -> Table:
     """Every element by itself."""
     return Table(n, torch.arange(n).reshape(-1, 1))
 
@@ -96,12 +97,12 @@ def _window(tables: list[Table], positions: int) -> Window | None:
     """The window over all axes, where every output has a tap inside; None where there is none."""
     if all(torch.equal(t.at, torch.arange(t.n).reshape(1, -1)) for t in tables):  # all positions as one
         return Window((positions,), (positions,), (1,), (0,), (0,), (1,))
-    parts = [p for p in map(_window_part, tables) if p is not None]
+    parts = [p for p in map(window_part, tables) if p is not None]
     fits = len(parts) == len(tables) and all(bool((t.taps >= 0).any(1).all()) for t in tables)
     return Window(*zip(*parts, strict=True)) if fits else None
 
 
-def _window_part(t: Table) -> Part | None:
+def window_part(t: Table) -> Part | None:
     """size, kernel, stride, before, after, dilation of an axis whose taps are those of a window."""
     out, kernel = t.at.shape
     stride = int(t.at[1, 0] - t.at[0, 0]) if out > 1 else 1

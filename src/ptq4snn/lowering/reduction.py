@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.lowering.numbering import Split, in_own_order, number, unique_rows
-from ptq4snn.lowering.pool_axes import RegularPool, Table, Tables, regular_pool
+from ptq4snn.lowering.pool_axes import RegularPool, Table, Tables, each_axis, regular_pool, window_part
 from ptq4snn.lowering.tracked import ZERO, Refused, Tracked
 from ptq4snn.network.index import Index, Window, compact, window_taps
 from ptq4snn.network.program import Gather, Pool
@@ -85,18 +85,10 @@ def _window(s: Split, over: Tables, channels: int) -> Window | None:
     """The window that regular tables are, over all axes of positions; whether it is right is seen from its
     taps."""
     positions = in_own_order(s, channels)[0] if s.separate else ()
-    parts = []
-    for d in sorted({*over, *(d for d in positions if s.element.shape[d] > 1)}):
-        at = over[d].at if d in over else torch.arange(s.shape[d]).reshape(-1, 1)
-        out, kernel = at.shape
-        stride = int(at[1, 0] - at[0, 0]) if out > 1 else 1
-        dilation = int(at[0, 1] - at[0, 0]) if kernel > 1 else 1
-        before = -int(at[0, 0])
-        behind = (out - 1) * stride + dilation * (kernel - 1) + 1 - s.shape[d] - before
-        if stride < 1 or dilation < 1 or before < 0:
-            return None
-        parts.append((s.shape[d], kernel, stride, before, max(0, behind), dilation))
-    return Window(*zip(*parts, strict=True))
+    axes = sorted({*over, *(d for d in positions if s.element.shape[d] > 1)})
+    parts = [window_part(over[d] if d in over else each_axis(s.shape[d])) for d in axes]
+    known = [p for p in parts if p is not None]
+    return Window(*zip(*known, strict=True)) if len(known) == len(parts) else None
 
 
 def _over_time(w: Lowering, x: Tracked, axes: list[int], tables: Tables, how: str) -> Tracked:
