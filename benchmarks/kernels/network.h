@@ -37,6 +37,7 @@ struct Step {
   Spikes spikes;
   Rows rows;
   Source source;
+  Window window;
   Layer layer;
   Neuron neuron;
   StateLayout layout;
@@ -60,6 +61,8 @@ struct Step {
 
   void make_table() {
     const int pad = kernel / 2;
+    const Axis axis = {size, kernel, stride, pad, 1, side()};
+    window = {2, {axis, axis}};
     for (int y = 0; y < side(); ++y)
       for (int x = 0; x < side(); ++x)
         for (int ky = 0; ky < kernel; ++ky)
@@ -123,10 +126,10 @@ struct Step {
     summed ? make_input(rate, r) : make_image(r);
     make_weights(r);
     make_neuron(summed ? 4 : 16);
-    runs = make_runs(table.data(), side() * side(), kernel * kernel, size * size);
+    runs = make_runs(window);
     layer = {side() * side(),
              kernel * kernel,
-             table.data(),
+             &window,
              cin,
              cout,
              weights->data,

@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ptq4snn.data.cifar import normalize
 from ptq4snn.data.sample import default_sample
@@ -51,7 +52,7 @@ def tuned(model: nn.Module, rate: float, seed: int = 0, x: Tensor | None = None)
     norm_of = single_norms(model, x[:2])
     handles = []
     for name, m in model.named_modules():
-        if isinstance(m, nn.BatchNorm2d):
+        if isinstance(m, _BatchNorm):
             handles.append(m.register_forward_pre_hook(settle_norm))
         elif isinstance(m, LIF) and not name.endswith(FIXED):
             handles.append(m.register_forward_hook(partial(settle_neuron, rate, norm_of.get(name))))
@@ -71,32 +72,33 @@ def draw(model: nn.Module, g: torch.Generator) -> None:
                 m.weight.copy_(torch.randn(m.weight.shape, generator=g) * math.sqrt(2 / fan_in))
                 if m.bias is not None:
                     m.bias.zero_()
-            elif isinstance(m, nn.BatchNorm2d):
+            elif isinstance(m, _BatchNorm):
                 m.weight.copy_(1 + 0.1 * torch.randn(m.weight.shape, generator=g))
                 m.bias.copy_(0.2 * torch.randn(m.bias.shape, generator=g))
 
 
-def single_norms(model: nn.Module, x: Tensor) -> dict[str, nn.BatchNorm2d]:
+def single_norms(model: nn.Module, x: Tensor) -> dict[str, _BatchNorm]:
     """The BatchNorm in front of every neuron that one projection alone feeds, and that nothing else reads."""
     norms = {}
     for name, info in discover(model, x).neurons.items():
         if info.kind == "pair" and info.stream is None and len(info.norms) == 1:
             module = model.get_submodule(info.norms[0])
-            assert isinstance(module, nn.BatchNorm2d)
+            assert isinstance(module, _BatchNorm)
             norms[name] = module
     return norms
 
 
 def settle_norm(m: nn.Module, args: tuple[Tensor]) -> None:
     """Statistics of what reaches the norm."""
-    assert isinstance(m, nn.BatchNorm2d)
-    (x,) = args  # [N, C, H, W]
-    m.running_mean = x.mean((0, 2, 3))
-    m.running_var = x.var((0, 2, 3), correction=0) + 1e-3
+    assert isinstance(m, _BatchNorm)
+    (x,) = args  # [N, C, ...]
+    others = [d for d in range(x.dim()) if d != 1]
+    m.running_mean = x.mean(others)
+    m.running_var = x.var(others, correction=0) + 1e-3
 
 
 def settle_neuron(
-    rate: float, norm: nn.BatchNorm2d | None, m: nn.Module, args: tuple[Tensor], _: Tensor
+    rate: float, norm: _BatchNorm | None, m: nn.Module, args: tuple[Tensor], _: Tensor
 ) -> Tensor:
     """Bisect the gain in front of the neuron; hand on the spikes it then fires."""
     assert isinstance(m, LIF)

@@ -36,13 +36,17 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert any(values.size == 4 * 72 and int(values.min()) == -1 for values in stored)  # padded
 
 
-def test_uneven_windows_are_saved_as_taps(tmp_path: Path) -> None:
+def test_upsampling_is_saved_axis_by_axis(tmp_path: Path) -> None:
     model = between(
         lambda x: F.interpolate(x.flatten(0, 1), scale_factor=2, mode="bilinear").view(3, -1, 4, 16, 16)
     )
     q = quantized(model, images())
     pool = next(o for o in program_of(q).operations if isinstance(o, Pool))
-    assert pool.window is None and pool.weights is not None and sum(pool.weights[:4]) == 16
+    assert pool.window is None and pool.taps is None and pool.axes is not None
+    assert [(a.size, a.kernel, len(a.taps), sum(a.weights[:2])) for a in pool.axes] == [(8, 2, 32, 4)] * 2
+    taps, weights = pool.table(256)
+    assert taps.shape == (256, 4) and weights is not None and set(weights.sum(1).tolist()) == {16}
+    assert taps[17].tolist() == [0, 1, 8, 9] and weights[17].tolist() == [9, 3, 3, 1]  # row 1, column 1
     q.save(tmp_path / "net.ptq")
     assert ptq4snn.load(tmp_path / "net.ptq", model).program == q.program
 

@@ -43,6 +43,23 @@ def taps_of(w: Window) -> list[list[int]]:
     return rows
 
 
+def by_axes(axes: Any) -> tuple[list[list[int]], Array]:
+    """Taps and weights of a pool: every combination of one tap of each axis."""
+    outs = product(*(range(len(a.taps) // a.kernel) for a in axes))
+    rows, weights = [], []
+    for out in outs:
+        row, weight = [], []
+        for ks in product(*(range(a.kernel) for a in axes)):
+            at, by = 0, 1
+            for a, o, k in zip(axes, out, ks, strict=True):
+                at, by = at * a.size + a.taps[o * a.kernel + k], by * a.weights[o * a.kernel + k]
+            row.append(at)
+            weight.append(by)
+        rows.append(row)
+        weights.append(weight)
+    return rows, np.array(weights)
+
+
 class Interpreter:
     def __init__(self, program: Program, plan: Plan, integers: dict[str, tuple[Array, Array]]) -> None:
         self.program, self.plan = program, plan
@@ -150,10 +167,12 @@ class Interpreter:
 
     def pool(self, o: Any, x: Array) -> Array:
         positions = self.program.values[o.output].positions
-        taps = taps_of(o.window) if o.window else np.array(o.taps).reshape(positions, -1).tolist()
-        weights = (
-            np.array(o.weights).reshape(positions, -1) if o.weights else np.ones((positions, len(taps[0])))
-        )
+        if o.axes:
+            taps, weights = by_axes(o.axes)
+        else:
+            taps = taps_of(o.window) if o.window else np.array(o.taps).reshape(positions, -1).tolist()
+            ones = np.ones((positions, len(taps[0])))
+            weights = np.array(o.weights).reshape(positions, -1) if o.weights else ones
         rows = []
         for p, row in enumerate(taps):
             terms = [x[..., at, :] * int(weights[p, k]) for k, at in enumerate(row) if at >= 0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptq4snn.network.index import Index, Window, compact
-from ptq4snn.network.program import Value
+from ptq4snn.network.program import PoolAxis, Value
 from ptq4snn.runtime.parameters import InputGrid, NeuronNumbers, Rescale
 
 WIDTHS = ((4,), (8,), (16,), (32,), (2, 4, 8), (2, 3, 4, 5, 6, 7, 8), (3, 16), (2, 4, 8, 16))
@@ -50,6 +50,23 @@ class Draws:
             for key, x in zip(parts, (kernel, self.between(1, 2), before, after, dilation), strict=True):
                 parts[key].append(x)
         return Window(area, *(tuple(parts[k]) for k in ("kernel", "stride", "before", "after", "dilation")))
+
+    def pool_axis(self, n: int) -> PoolAxis:
+        kernel, out = self.between(1, 3), self.between(1, 4)
+        taps, weights = self.integers(0, n - 1, out * kernel), self.integers(0, 9, out * kernel)
+        return PoolAxis(n, kernel, tuple(taps.tolist()), tuple(weights.tolist()))
+
+    def strided(self, sizes: tuple[int, ...], total: int) -> Index:
+        """Numbers below `total`; the last axis in a list of its own at times."""
+        left, strides = total - 1, []
+        for n in sizes:
+            strides.append(self.between(0, min(9, left // max(1, n - 1))))
+            left -= (n - 1) * strides[-1]
+        if self.one(True, False):
+            return Index(sizes, tuple(strides), self.between(0, left))
+        rest = left + (sizes[-1] - 1) * strides[-1]
+        numbers = tuple(self.integers(0, rest // 2, sizes[-1]).tolist())
+        return Index(sizes[:-1], tuple(strides[:-1]), self.between(0, rest - rest // 2), numbers)
 
     def rescale(self, channels: int, role: str, peak: float) -> tuple[Rescale | None, float]:
         if role not in ("stream", "chain"):

@@ -7,6 +7,8 @@ from itertools import product
 from math import floor, prod
 from typing import Any
 
+from oracles.program import by_axes
+
 from ptq4snn.network.program import Neuron, Pool, Project
 from ptq4snn.runtime.parameters import Model
 
@@ -181,8 +183,12 @@ class Oracle:
 
     def pool(self, op: Pool) -> None:
         channels = self.shape(op.output)[1]
+        listed = op.weights
         if op.window is not None:
             taps = self.taps(op)
+        elif op.axes is not None:
+            taps, by = by_axes(op.axes)
+            listed = tuple(int(w) for w in by.reshape(-1))
         else:
             assert op.taps is not None
             width = len(op.taps) // self.shape(op.output)[0]
@@ -194,7 +200,7 @@ class Oracle:
                 outside = [] if op.window is not None else [0] * found.count(None)
                 return max([f for f in found if f is not None] + outside)
             start = p * len(taps[p])
-            weights = [1] * len(found) if op.weights is None else op.weights[start : start + len(found)]
+            weights = [1] * len(found) if listed is None else listed[start : start + len(found)]
             return sum(w * f for w, f in zip(weights, found, strict=True) if f is not None)
 
         self.each(op, one)

@@ -156,6 +156,12 @@ class Builder(Values):
             out = self.add(window.out_size, x.channels, x.time, self.peak[v] * 27, self.summed[v])
             self.operations.append(Pool(out, (v,), name, how, window, None, None))
             return out
+        if how == "sum" and self.one(True, False):
+            axes = tuple(self.pool_axis(n) for n in self.area[v])
+            area = tuple(len(a.taps) // a.kernel for a in axes)
+            out = self.add(area, x.channels, x.time, self.peak[v] * 27**3, self.summed[v])
+            self.operations.append(Pool(out, (v,), name, how, None, None, None, axes))
+            return out
         positions, taps = self.between(1, 6), self.between(1, 4)
         at = self.integers(-1, x.positions - 1, positions * taps)
         weights = self.integers(-9, 9, positions * taps) if how == "sum" and self.one(True, False) else None
@@ -172,12 +178,14 @@ class Builder(Values):
             self.between(1, 9),
         )
         width = self.one(1, 1, 2, 3)
-        index = self.integers(self.one(-1, 0), total - 1, prod(area) * channels * width)
+        index = compact(self.integers(self.one(-1, 0), total - 1, prod(area) * channels * width))
+        if self.one(True, False):
+            index = self.strided((*area, channels * width), total)
         peak = width * max(self.peak[i] for i in inputs)
         time = any(self.values[i].time for i in inputs)
         out = self.add(area, channels, time, peak, self.summed[v])
         how = self.one("sum", "max")
-        self.operations.append(Gather(out, tuple(inputs), self.name("gather"), how, width, compact(index)))
+        self.operations.append(Gather(out, tuple(inputs), self.name("gather"), how, width, index))
         return out
 
     def combine(self, v: int) -> int:

@@ -22,6 +22,7 @@ from ptq4snn.network.program import Output, Program, Project, Quantize, Value
 from ptq4snn.runtime import Limits, Runtime, estimate, load
 from ptq4snn.runtime.demand import GIB, Demand, demand_of, most_alive
 from ptq4snn.runtime.loading import build
+from ptq4snn.runtime.native import available
 from ptq4snn.runtime.numpy_project import tapped
 from ptq4snn.runtime.operation_check import Numbers
 from ptq4snn.runtime.state import State
@@ -77,17 +78,20 @@ def test_additions_have_a_limit_of_their_own() -> None:
 
 @pytest.mark.parametrize("kernels", ["numpy", "auto"])
 def test_what_is_taken_stays_below_what_was_told(kernels: str) -> None:
-    """Also the memory of NumPy and Python while a model is made and run: the figures are upper bounds."""
+    """Also the memory of NumPy and Python while a model is made and run: the figures are upper bounds. NumPy
+    unfolds the taps; for the kernels Python does not."""
     parts = large_kernel(24, again=2)
     told = demand(parts)
     x = np.zeros((1, 2 * 24 * 24), np.float32)
+    Runtime(build(**parts), kernels)(x)  # imports
     tracemalloc.start()
     try:
         Runtime(build(**parts), kernels)(x)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert 2**20 < peak < told.memory
+    unfolds = kernels == "numpy" or not available()
+    assert peak < told.memory and (peak > 2**20) == unfolds
 
 
 def test_random_models_fit_their_estimate(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def _role(name: str, feeds: tuple[str, ...], w: Walk, streams: dict[str, int]) -
     """The projection's role, and whether its output leaves integers where it is made."""
     chained = [p.name for p in w.projections if name in projections_of(p.fact)]
     role: Role = "stream" if name in streams else "chain" if chained else "pair" if feeds else "output"
-    leaving = [f for f in w.outputs if leaves(w, f, streams)] + w.exits
-    decode = any(name in f.projections for f in leaving if isinstance(f, (Current, Opaque)))
+    mine = [f for f in w.leaving if isinstance(f, (Current, Opaque)) and name in f.projections]
+    decode = any(any(f is e for e in w.exits) or leaves(w, f, streams) for f in mine)
     if decode and role != "output":
         raise UnsupportedOperation(
             f"the output of '{name}' goes on inside the network and also leaves it by another operation; "

@@ -338,6 +338,8 @@ def _emitted(w: Walk, name: str, fact: Fact) -> Current:
 
 
 def _check_aligned(w: Walk, current: Current) -> None:
+    if len(current.sheets) < 2:
+        return
     channels = [w.locate(s.ids % TIME)[1] for s in current.sheets]
     if any(not torch.equal(c, channels[0]) for c in channels[1:]):
         names = ", ".join(f"'{n}'" for n in sorted(current.projections))

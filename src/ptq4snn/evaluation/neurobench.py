@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ptq4snn.cost.traffic import PlanCost
 from ptq4snn.discovery.discover import reset_neurons
@@ -44,11 +43,28 @@ __all__ = ["SynapticMeter", "SynapticMeters", "counted", "fan_out", "neurobench_
 def fan_out(layer: nn.Module, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Of every input of one sample [*shape], channels first: by how many weights [C, ...] it is read, each
     counted by its value."""
+    if isinstance(layer, nn.Linear):
+        return weight.double().sum(0).expand(shape)
+    if getattr(layer, "padding_mode", "") == "zeros" and not isinstance(layer.padding, str):
+        return _by_axes(layer, weight.double(), shape)
     x = torch.zeros(1, *shape, dtype=torch.float64, device=weight.device, requires_grad=True)
     with torch.enable_grad(), safe_gradients():
-        y = F.linear(x, weight) if isinstance(layer, nn.Linear) else _convolve(layer, x, weight)
-        (found,) = torch.autograd.grad(y.sum(), x)
+        (found,) = torch.autograd.grad(_convolve(layer, x, weight).sum(), x)
     return found[0]
+
+
+def _by_axes(layer: Any, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The same of a convolution that pads with zeros: a tap reads an input if it does so along every axis."""
+    groups, taps = int(layer.groups), weight[0, 0].numel()
+    by_tap = weight.reshape(groups, -1, *weight.shape[1:]).sum(1).reshape(shape[0], taps)  # [Cin, K]
+    read = weight.new_ones(1, 1)  # [K, positions]
+    axes = zip(shape[1:], weight.shape[2:], layer.stride, layer.padding, layer.dilation, strict=True)
+    for n, k, s, pad, d in axes:
+        out = (n + 2 * pad - d * (k - 1) - 1) // s + 1
+        at = torch.arange(n, device=weight.device) + pad - torch.arange(k, device=weight.device)[:, None] * d
+        own = ((at >= 0) & (at % s == 0) & (at // s < out)).double()  # [k, n]
+        read = (read[:, None, :, None] * own[None, :, None, :]).reshape(read.shape[0] * k, -1)
+    return (by_tap @ read).reshape(shape)
 
 
 def _convolve(layer: Any, x: Tensor, weight: Tensor) -> Tensor:

@@ -128,7 +128,7 @@ def _stored_once(w: Lowering, value: int, element: Tensor, layout: Layout) -> tu
     with the channels of the neuron behind each other."""
     count = element.numel()
     everything = torch.arange(count)
-    if count == w.builder.elements(value) and torch.equal(element.reshape(-1).sort().values, everything):
+    if count == w.builder.elements(value) and _each_once(element.reshape(-1), count):
         return value, element
     by_position = layout.by_channel(torch.stack([element, everything.reshape(layout.shape)])).transpose(1, 2)
     wanted, state = by_position.reshape(2, -1)  # [positions * channels] each
@@ -136,6 +136,15 @@ def _stored_once(w: Lowering, value: int, element: Tensor, layout: Layout) -> tu
     place[state] = everything
     shape = (layout.elements, layout.channels)
     return w.builder.gather(value, wanted, shape), place.reshape(layout.shape)
+
+
+def _each_once(numbers: Tensor, count: int) -> bool:
+    """Whether `count` numbers are those below it, in any order."""
+    seen = torch.zeros(count, dtype=torch.bool)
+    if bool((numbers < 0).any()):
+        return False
+    seen[numbers] = True
+    return bool(seen.all())
 
 
 def _unless(found: Tensor, usual: Tensor) -> Index | None:

@@ -103,15 +103,19 @@ def in_own_order(s: Split, channels: int) -> tuple[tuple[int, ...], tuple[int, .
     """Axes of positions and axes of channels of a tensor whose values have `channels` channels."""
     if not s.separate:
         raise Refused("mixes time steps and samples with other elements on one axis")
-    stored = torch.where(s.element < 0, -1, s.element % channels)
-    along: list[int] = []
-    for d in range(len(s.shape)):
-        most = stored.amax(d)
-        least = torch.where(stored < 0, channels, stored).amin(d)
-        if bool((most > least).any()):
-            along.append(d)
+    whole = not bool((s.element < 0).any())
+    stored = s.element % channels if whole else torch.where(s.element < 0, -1, s.element % channels)
+    along = [d for d in range(len(s.shape)) if _changes(stored, d, None if whole else channels)]
     positions = tuple(d for d in range(len(s.shape)) if d not in along and not s.varies(d))
     return positions, tuple(along)
+
+
+def _changes(stored: Tensor, axis: int, channels: int | None) -> bool:
+    """Whether channels change along an axis; with `channels`, -1 among them counts for none."""
+    if channels is None:
+        return not torch.equal(stored, stored.narrow(axis, 0, 1).expand_as(stored))
+    least = torch.where(stored < 0, channels, stored).amin(axis)
+    return bool((stored.amax(axis) > least).any())
 
 
 def size_of(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:

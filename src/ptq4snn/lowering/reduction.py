@@ -5,8 +5,7 @@ A reduction is a table [out, taps] for every axis that it works on: the elements
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.lowering.numbering import Split, in_own_order, number, unique_rows
+from ptq4snn.lowering.pool_axes import RegularPool, Table, Tables, each_axis, regular_pool, window_part
 from ptq4snn.lowering.tracked import ZERO, Refused, Tracked
 from ptq4snn.network.index import Index, Window, compact, window_taps
 from ptq4snn.network.program import Gather, Pool
@@ -24,29 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Table", "reduce", "whole_axis", "window_axis"]
 
 SOME_STEPS = "joins some of the time steps or samples with each other"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Elements [out, taps] of one axis of length n, those outside of it being padding, and what each counts
-    (None: once)."""
-
-    n: int
-    at: Tensor
-    weights: Tensor | None = None
-
-    @property
-    def taps(self) -> Tensor:
-        """-1 for padding."""
-        return torch.where((self.at >= 0) & (self.at < self.n), self.at, -1)
-
-    @property
-    def idle(self) -> bool:
-        """Every element is made of itself."""
-        return self.at.shape == (self.n, 1)
-
-
-Tables = Mapping[int, Table]  # by axis
 
 
 def whole_axis(n: int) -> Table:
@@ -78,6 +55,9 @@ def reduce(w: Lowering, x: Tracked, tables: Tables, how: str) -> Tracked:
 
 def _step(w: Lowering, x: Tracked, over: Tables, how: str) -> Tracked:
     s = w.builder.split(x)
+    found = regular_pool(w.builder.of(x.value), s, over, how)
+    if found is not None:
+        return _pooled(w, x, s, found, how)
     taps = _taps(s.element, over)
     if how == "max":
         taps = _stored_only(taps)
@@ -90,22 +70,25 @@ def _step(w: Lowering, x: Tracked, over: Tables, how: str) -> Tracked:
     return replace(x, value=value, numbers=numbers, binary=x.binary and how == "max")
 
 
+def _pooled(w: Lowering, x: Tracked, s: Split, found: RegularPool, how: str) -> Tracked:
+    """A pool whose taps need not be looked at one by one."""
+    shape = found.positions, w.builder.of(x.value).channels
+    value = w.builder.add(
+        Pool, (x.value,), shape, how=how, window=found.window, taps=None, weights=None, axes=found.axes
+    )
+    numbers = number(s.sample, found.element, w.builder.elements(value))
+    sizes = [max(a, b) for a, b in zip(found.element.shape, s.sample.shape, strict=True)]
+    return replace(x, value=value, numbers=numbers.expand(sizes), binary=x.binary and how == "max")
+
+
 def _window(s: Split, over: Tables, channels: int) -> Window | None:
     """The window that regular tables are, over all axes of positions; whether it is right is seen from its
     taps."""
     positions = in_own_order(s, channels)[0] if s.separate else ()
-    parts = []
-    for d in sorted({*over, *(d for d in positions if s.element.shape[d] > 1)}):
-        at = over[d].at if d in over else torch.arange(s.shape[d]).reshape(-1, 1)
-        out, kernel = at.shape
-        stride = int(at[1, 0] - at[0, 0]) if out > 1 else 1
-        dilation = int(at[0, 1] - at[0, 0]) if kernel > 1 else 1
-        before = -int(at[0, 0])
-        behind = (out - 1) * stride + dilation * (kernel - 1) + 1 - s.shape[d] - before
-        if stride < 1 or dilation < 1 or before < 0:
-            return None
-        parts.append((s.shape[d], kernel, stride, before, max(0, behind), dilation))
-    return Window(*zip(*parts, strict=True))
+    axes = sorted({*over, *(d for d in positions if s.element.shape[d] > 1)})
+    parts = [window_part(over[d] if d in over else each_axis(s.shape[d])) for d in axes]
+    known = [p for p in parts if p is not None]
+    return Window(*zip(*known, strict=True)) if len(known) == len(parts) else None
 
 
 def _over_time(w: Lowering, x: Tracked, axes: list[int], tables: Tables, how: str) -> Tracked:

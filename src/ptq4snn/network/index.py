@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Index", "Window", "compact", "identity", "index_from", "index_to", "window_taps"]
+__all__ = ["Index", "Numbers", "Window", "compact", "identity", "index_from", "index_to", "window_taps"]
 
 Numbers = NDArray[np.int64]
 

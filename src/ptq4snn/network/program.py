@@ -17,11 +17,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from ptq4snn.network.index import Index, Window, index_from, index_to
+import numpy as np
+
+from ptq4snn.network.index import Index, Numbers, Window, index_from, index_to, window_taps
 
 __all__ = [
     "OPERATIONS", "Affine", "Choice", "Clip", "Combine", "Delay", "Gather", "Input", "MatMul", "Multiply",
-    "Neuron", "Operation", "Output", "Pool", "Program", "Project", "Quantize", "TimeSum", "Value",
+    "Neuron", "Operation", "Output", "Pool", "PoolAxis", "Program", "Project", "Quantize", "TimeSum", "Value",
 ]  # fmt: skip
 
 Integers = tuple[int, ...]
@@ -104,11 +106,24 @@ class Delay(Operation):
 
 
 @dataclass(frozen=True)
+class PoolAxis:
+    """One axis of positions, `size` long: every output along it joins `kernel` of them, taps [out * kernel],
+    with weights [out * kernel]."""
+
+    size: int
+    kernel: int
+    taps: Integers
+    weights: Integers
+
+
+@dataclass(frozen=True)
 class Pool(Operation):
     """Sum or maximum over a window of positions, each channel on its own.
 
-    Either a regular `window` (padding is 0 for a sum and takes no part in a maximum), or `taps`, position
-    numbers [P_out * K] with -1 for zero, with weights [P_out * K] for a sum (None: all 1).
+    Either a regular `window` (padding is 0 for a sum and takes no part in a maximum); or, for a sum, `axes`:
+    a position has one tap for each combination of one tap of every axis, and its weight is the product of
+    theirs; or `taps`, position numbers [P_out * K] with -1 for zero, with weights [P_out * K] for a sum
+    (None: all 1).
     """
 
     kind = "pool"
@@ -116,6 +131,22 @@ class Pool(Operation):
     window: Window | None
     taps: Integers | None
     weights: Integers | None
+    axes: tuple[PoolAxis, ...] | None = None
+
+    def table(self, positions: int) -> tuple[Numbers, Numbers | None]:
+        """Taps and weights, one by one: [P_out, K] each; None: all weights are 1."""
+        if self.window is not None:
+            return window_taps(self.window), None
+        if self.axes is None:
+            taps, weights = np.asarray(self.taps, dtype=np.int64).reshape(positions, -1), self.weights
+            return taps, None if weights is None else np.asarray(weights, dtype=np.int64).reshape(taps.shape)
+        taps, by = np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=np.int64)
+        for a in self.axes:
+            at, w = (np.asarray(x, dtype=np.int64).reshape(-1, a.kernel) for x in (a.taps, a.weights))
+            shape = len(taps) * len(at), taps.shape[1] * a.kernel
+            taps = (taps[:, None, :, None] * a.size + at[None, :, None, :]).reshape(shape)
+            by = (by[:, None, :, None] * w[None, :, None, :]).reshape(shape)
+        return taps, by
 
 
 @dataclass(frozen=True)
@@ -306,6 +337,8 @@ def asdict_shallow(x: Any) -> dict[str, Any]:
     d = {f.name: getattr(x, f.name) for f in fields(x)}
     if isinstance(x, Neuron) and not x.carried:
         del d["carried"]  # what most neurons are not is not written
+    if isinstance(x, Pool) and x.axes is None:
+        del d["axes"]
     if isinstance(x, Output):
         d = {k: v for k, v in d.items() if v or k not in ("then", "scales")}
     return {"kind": x.kind, **d} if isinstance(x, Operation) else d
@@ -315,8 +348,8 @@ def _plain(x: Any) -> Any:
     """JSON-able form."""
     if isinstance(x, Index):
         return index_to(x)
-    if isinstance(x, Window):
-        return asdict(x)
+    if isinstance(x, (Window, PoolAxis)):
+        return _plain(asdict(x))
     if isinstance(x, (Program, Operation, Value, Input, Output)):
         return _plain(asdict_shallow(x))
     if isinstance(x, dict):
@@ -335,7 +368,7 @@ def _from(cls: Any, d: dict[str, Any]) -> Any:
     odd = set(d) - known - {"kind"} if issubclass(cls, Operation) else set(d) - known
     if odd:
         raise ValueError(f"unknown field {min(odd)!r}")
-    unwritten = ("carried", "then", "scales")
+    unwritten = ("axes", "carried", "then", "scales")
     return cls(**{name: _field(name, d[name]) for name in known if name in d or name not in unwritten})
 
 
@@ -346,6 +379,8 @@ def _field(name: str, x: Any) -> Any:
         return index_from(x)
     if name == "window":
         return Window(**{k: tuple(map(_integer, v)) for k, v in x.items()})
+    if name == "axes":
+        return tuple(_from(PoolAxis, a) for a in x)
     return _tuples(x)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ptq4snn.numerics.grid import quantize, signed_range
+from ptq4snn.numerics.grid import signed_range
 
 __all__ = ["SHRINKS", "shrink_errors", "weight_scales"]
 
@@ -22,11 +22,13 @@ def full_scales(weight: Tensor, bits: int, floor: Tensor | float = 0.0) -> Tenso
 
 def shrink_errors(weight: Tensor, bits: int, full: Tensor, floor: Tensor | float = 0.0) -> Tensor:
     """Squared error [61, C] of weight [C, K] for every shrink factor of its full scales [C]."""
-    w = weight.double()
-    rows = []
+    w = weight.detach().double()
+    lo, hi = signed_range(bits)
+    rows, apart = [], torch.empty_like(w)  # one buffer: w may be large
     for f in SHRINKS.to(w.device):
         s = torch.maximum(full * f, torch.as_tensor(floor, dtype=torch.float64, device=w.device))[:, None]
-        rows.append((quantize(w, s, bits) * s - w).square().sum(1))
+        torch.div(w, s, out=apart).round_().clamp_(lo, hi)
+        rows.append(apart.mul_(s).sub_(w).square_().sum(1))
     return torch.stack(rows)
 
 

@@ -260,8 +260,11 @@ def _pool(proof: _Proof, op: ops.Pool, inputs: Sequence[Range]) -> Range:
     x = x.with_zero()
     if op.window is not None:
         return x.times(float(np.prod(op.window.kernel)))
-    taps = np.asarray(op.taps).reshape(proof.program.values[op.output].positions, -1)
-    w = (taps >= 0) * (1.0 if op.weights is None else np.asarray(op.weights, np.float64).reshape(taps.shape))
+    if op.axes is not None:  # weights are not negative
+        most = [np.asarray(a.weights, np.float64).reshape(-1, a.kernel).sum(1).max() for a in op.axes]
+        return x.times(float(np.prod(most)))
+    taps, weights = op.table(proof.program.values[op.output].positions)
+    w = (taps >= 0) * (1.0 if weights is None else weights.astype(np.float64))
     positive, negative = np.maximum(w, 0).sum(1).max(), np.maximum(-w, 0).sum(1).max()
     return replace(x, lo=positive * x.lo - negative * x.hi, hi=positive * x.hi - negative * x.lo)
 

@@ -28,7 +28,7 @@ from ptq4snn.runtime.stepwise import loops_of
 
 __all__ = ["check"]
 
-MAX_TOTAL = 2**28  # elements of all values together
+MAX_TOTAL = 2**31  # elements of all values together; `demand.py` knows how many live at once
 MAX_CHANNELS = 2**24  # of all values together: bounds are kept for each
 MAX_TABLES = 2**27  # numbers of all windows and indices, unfolded
 MAX_WEIGHTS = 2**29  # of all operations; a projection that is read twice counts twice

@@ -148,6 +148,13 @@ def _taps(window: Window) -> int:
     return prod(window.out_size) * prod(window.kernel)
 
 
+def _listed(op: ops.Operation) -> int:
+    """Taps of a pool without a window."""
+    if not isinstance(op, ops.Pool) or op.window is not None:
+        return 0
+    return len(op.taps or ()) if op.axes is None else prod(len(a.taps) for a in op.axes)
+
+
 def _tables(program: ops.Program) -> int:
     windows: set[Window] = set()
     total = 0
@@ -159,7 +166,7 @@ def _tables(program: ops.Program) -> int:
         for name in ("index", "channel", "element"):
             index = getattr(op, name, None)
             total += 0 if index is None else INDEX * index.count
-        total += INDEX * len(getattr(op, "taps", None) or ())
+        total += INDEX * _listed(op)
     return total + INDEX * sum(out.index.count for out in program.outputs)
 
 
@@ -187,7 +194,7 @@ def _additions(program: ops.Program, numbers: Numbers, op: ops.Operation) -> int
         return count * program.values[op.inputs[0]].channels
     if isinstance(op, ops.Pool):
         taps = prod(op.window.kernel) if op.window is not None else 0
-        return count * taps + len(op.taps or ()) * program.values[op.output].channels
+        return count * taps + _listed(op) * program.values[op.output].channels
     if isinstance(op, ops.Gather):
         return count * op.width
     return count * max(1, len(op.inputs))

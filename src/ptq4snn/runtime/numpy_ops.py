@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ptq4snn.network import program as ops
-from ptq4snn.network.index import window_taps
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 from ptq4snn.runtime.numpy_neuron import neuron_kernel
 from ptq4snn.runtime.numpy_project import project_kernel, tapped
@@ -51,11 +50,8 @@ def _quantize(model: Model, op: ops.Quantize) -> Kernel:
 
 def _pool(model: Model, op: ops.Pool) -> Kernel:
     positions, dtype = model.program.values[op.output].positions, _carrier(model, op)
-    if op.window is not None:
-        taps = window_taps(op.window)
-    else:
-        taps = np.asarray(op.taps, dtype=np.int64).reshape(positions, -1)
-    weights = np.ones(taps.shape) if op.weights is None else np.asarray(op.weights).reshape(taps.shape)
+    taps, listed = op.table(positions)
+    weights = np.ones(taps.shape) if listed is None else listed
     padding = -np.inf if op.window is not None else 0.0  # which takes no part in a maximum
 
     def kernel(run: Run, inputs: Sequence[Array]) -> Array:
@@ -66,7 +62,7 @@ def _pool(model: Model, op: ops.Pool) -> Kernel:
                 part[..., at < 0, :] = padding
                 out = part if out is None else np.maximum(out, part)
             else:
-                if op.weights is not None:
+                if listed is not None:
                     part *= w[:, None].astype(dtype)
                 out = part if out is None else out + part
         assert out is not None

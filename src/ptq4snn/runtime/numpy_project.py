@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ptq4snn.network.index import window_taps
+from ptq4snn.network.index import Window, window_taps
 from ptq4snn.network.program import Project
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 from ptq4snn.runtime.numpy_run import Array, Kernel, Run, carrier
 from ptq4snn.runtime.parameters import Integers, Model, ProjectionNumbers
 
-__all__ = ["border_map", "project_kernel", "tapped"]
+__all__ = ["border_map", "border_rows", "project_kernel", "tapped"]
 
 BLOCK = 2**19  # elements of a table of taps: it should stay in the cache
 MOST = 2**24  # of one sample's: a few positions after the other, beyond it
@@ -42,18 +43,60 @@ def rshift_even(a: Integers, n: int) -> Integers:
     return down + up
 
 
-def border_map(n: ProjectionNumbers, op: Project, positions: int) -> Integers:
-    """The bias, of each position where it has one, with the input's zero point under the taps inside: [1 or
-    P_out, Cout]."""
+def _patterns(window: Window | None, positions: int) -> tuple[NDArray[np.bool_], Integers]:
+    """Taps inside of the image, [R, K] different patterns, and which of them is a position's [P_out]."""
+    if window is None:
+        return np.ones((1, 1), dtype=np.bool_), np.zeros(positions, dtype=np.int64)
+    patterns, which = np.ones((1, 1), dtype=np.bool_), np.zeros(1, dtype=np.int64)
+    for d, n in enumerate(window.size):
+        at = np.arange(window.out_size[d])[:, None] * window.stride[d] - window.before[d]
+        at = at + np.arange(window.kernel[d]) * window.dilation[d]  # [out, kernel]
+        own, number = np.unique((at >= 0) & (at < n), axis=0, return_inverse=True)
+        which = (which[:, None] * len(own) + number.reshape(-1)).reshape(-1)
+        both = patterns[:, None, :, None] & own[None, :, None, :]
+        patterns = both.reshape(len(patterns) * len(own), -1)
+    return patterns, which
+
+
+def _different(rows: Integers) -> tuple[Integers, Integers]:
+    """The different ones of rows [n, k], and the number of each row's [n]; told apart by one sum of each."""
+    mix = np.random.default_rng(0).integers(-(2**62), 2**62, rows.shape[1]) * 2 + 1
+    _, first, which = np.unique((rows * mix).sum(1), return_index=True, return_inverse=True)  # modulo 2^64
+    if not np.array_equal(rows[first][which], rows):  # two sums are equal by chance
+        found, which = np.unique(rows, axis=0, return_inverse=True)
+        return found, which.reshape(-1)
+    return rows[first], which
+
+
+def border_rows(n: ProjectionNumbers, op: Project, positions: int) -> tuple[Integers, Integers | None]:
+    """The bias with the input's zero point under the taps inside: different rows [R, Cout], and which of them
+    is a position's [P_out]; None where one serves all."""
     if n.input is None or not n.input.inside.any():
-        return n.bias if n.bias.ndim == 2 else n.bias[None]
+        rows, which = (n.bias[None], None) if n.bias.ndim == 1 else _different(n.bias)
+    else:
+        patterns, which = _patterns(op.window, positions)
+        moved, own = _moved(n, op, patterns), n.bias.ndim == 2  # its own bias for each position
+        moved = (n.bias << ZERO_FRACTION_BITS) - (moved[which] if own else moved)
+        rows, again = _different(rshift_even(moved, ZERO_FRACTION_BITS))
+        which = again if own else again[which]
+    return rows, None if len(rows) == 1 else which
+
+
+def border_map(n: ProjectionNumbers, op: Project, positions: int) -> Integers:
+    """The bias of every position [1 or P_out, Cout]."""
+    rows, which = border_rows(n, op, positions)
+    return rows if which is None else rows[which]
+
+
+def _moved(n: ProjectionNumbers, op: Project, present: NDArray[np.bool_]) -> Integers:
+    """W z of the input's zero points under the taps that are present [R, K], in 2^-16: [R, Cout]."""
+    assert n.input is not None
     groups, (cout, inside) = op.groups, n.weight.shape[:2]
     zeros = np.broadcast_to(n.input.inside, (inside * groups,)).reshape(groups, 1, inside, 1)
     w = n.weight.reshape(groups, cout // groups, inside, -1).astype(np.int64)
     by_tap = (w * zeros).sum(2).reshape(cout, -1) << n.shift  # [Cout, K]
-    present = (_taps(op, positions) >= 0).astype(np.float64)  # [P_out, K]
-    inside_image = (present @ by_tap.T.astype(np.float64)).astype(np.int64)  # exact: proven below 2^53
-    return rshift_even((n.bias << ZERO_FRACTION_BITS) - inside_image, ZERO_FRACTION_BITS)
+    found: Integers = (present.astype(np.float64) @ by_tap.T.astype(np.float64)).astype(np.int64)
+    return found  # exact: proven below 2^53
 
 
 def project_kernel(model: Model, op: Project) -> Kernel:

@@ -12,8 +12,10 @@ from ptq4snn.numerics.dither import PHASE_BITS
 from ptq4snn.numerics.limits import INT32
 from ptq4snn.runtime.parameters import Mirror, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.require import (
+    MAX_ELEMENTS,
     MAX_INPUTS,
     MAX_NUMBER,
+    MAX_RANK,
     MAX_TAPS,
     Refused,
     check_index,
@@ -149,8 +151,11 @@ def _pool(op: ops.Pool, p: Place) -> None:
     need(op.how in ("sum", "max"), "it is neither a sum nor a maximum")
     need(x.channels == y.channels, "it changes the number of channels")
     if op.window is not None:
-        need(op.taps is None and op.weights is None, "it has a window and taps")
+        need(all(part is None for part in (op.taps, op.weights, op.axes)), "it has a window and taps")
         check_window(op.window, x.positions, y.positions, full=op.how == "max")
+        return
+    if op.axes is not None:
+        _pool_axes(op, x.positions, y.positions)
         return
     taps = wholes(op.taps, -1, x.positions - 1, "a tap", MAX_TAPS)
     need(len(taps) > 0 and len(taps) % y.positions == 0, "its taps do not divide into its positions")
@@ -158,6 +163,25 @@ def _pool(op: ops.Pool, p: Place) -> None:
         need(op.how == "sum", "a maximum has no weights")
         weights = wholes(op.weights, -MAX_NUMBER, MAX_NUMBER, "a weight", MAX_TAPS)
         need(len(weights) == len(taps), "it has other weights than taps")
+
+
+def _pool_axes(op: ops.Pool, inside: int, outside: int) -> None:
+    need(op.taps is None and op.weights is None, "it has axes and taps")
+    axes = op.axes
+    need(isinstance(axes, tuple) and 0 < len(axes) <= MAX_RANK, f"it has not 1 .. {MAX_RANK} axes")
+    assert axes is not None
+    need(op.how == "sum", "a maximum has no weights")
+    for a in axes:
+        size, kernel = (whole(n, 1, MAX_ELEMENTS, "an axis") for n in (a.size, a.kernel))
+        taps = wholes(a.taps, 0, size - 1, "a tap", MAX_TAPS)
+        weights = wholes(a.weights, 0, MAX_NUMBER, "a weight", MAX_TAPS)
+        need(len(taps) > 0 and len(taps) % kernel == 0, "its taps do not divide into its positions")
+        need(len(weights) == len(taps), "it has other weights than taps")
+    need(prod(a.size for a in axes) == inside, f"its axes have not {inside} positions")
+    need(prod(len(a.taps) // a.kernel for a in axes) == outside, f"its axes do not give {outside} positions")
+    need(prod(len(a.taps) for a in axes) <= MAX_TAPS, f"it has more than {MAX_TAPS} taps")
+    most = prod(max(a.weights) for a in axes)
+    need(most <= MAX_NUMBER, "a product of its weights is too large")
 
 
 def _gather(op: ops.Gather, p: Place) -> None:

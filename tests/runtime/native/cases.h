@@ -85,32 +85,51 @@ struct Input {
   Input(const Input&) = delete;
 };
 
-// A convolution over an image of height x width.
-inline void convolve(Random& r, int height, int width, Projection& p) {
-  const int kernel = (int)r.of({1, 2, 3, 3, 3, 5}), stride = (int)r.between(1, 2), pad = (int)r.between(0, kernel / 2);
-  const int rows = (height + 2 * pad - kernel) / stride + 1, columns = (width + 2 * pad - kernel) / stride + 1;
-  p.taps = kernel * kernel, p.positions = rows * columns;
-  for (int y = 0; y < rows; ++y)
-    for (int x = 0; x < columns; ++x)
-      for (int k = 0; k < p.taps; ++k) {
-        const int iy = y * stride + k / kernel - pad, ix = x * stride + k % kernel - pad;
-        const bool inside = iy >= 0 && iy < height && ix >= 0 && ix < width;
-        p.table.push_back(inside ? iy * width + ix : -1);
+// Taps of a window, by the definition of it: [outputs][kernels], -1 outside.
+inline std::vector<int32_t> taps_of(const Window& w) {
+  std::vector<int32_t> out = {0};
+  int outputs = 1, taps = 1;
+  for (int a = 0; a < w.rank; ++a) {
+    const Axis& x = w.axes[a];
+    std::vector<int32_t> more;
+    for (int o = 0; o < outputs * x.out; ++o)
+      for (int k = 0; k < taps * x.kernel; ++k) {
+        const int before = out[(size_t)(o / x.out) * taps + k / x.kernel];
+        const int from = o % x.out * x.stride - x.before + k % x.kernel * x.dilation;
+        more.push_back(before < 0 || from < 0 || from >= x.size ? -1 : before * x.size + from);
       }
+    out = more, outputs *= x.out, taps *= x.kernel;
+  }
+  return out;
+}
+
+// Any window over an axis, also one that reads little of it, or nothing.
+inline Axis random_axis(Random& r, int size) {
+  const int kernel = (int)r.of({1, 2, 3, 3, 3, 4}), stride = (int)r.of({1, 1, 2, 3}),
+            dilation = (int)r.of({1, 1, 1, 2});
+  const int before = (int)r.between(0, kernel), usual = (size + 2 * before - dilation * (kernel - 1) - 1) / stride + 1;
+  return {size, kernel, stride, before, dilation, (int)(usual < 1 || r.chance(0.1) ? r.between(1, 7) : usual)};
+}
+
+// A convolution over an image of height x width, or one row of it; or over the same positions on three axes.
+inline void convolve(Random& r, int height, int width, Projection& p) {
+  std::vector<int> sizes = {height, width};
+  if (height == 1) sizes = {width};
+  if (height == 6 && r.chance(0.5)) sizes = {2, 3, width};
+  p.taps = p.positions = 1;
+  for (int size : sizes) {
+    const Axis x = random_axis(r, size);
+    p.window.axes[p.window.rank++] = x;
+    p.taps *= x.kernel, p.positions *= x.out;
+  }
+  p.table = taps_of(p.window);
 }
 
 inline Projection random_projection(Random& r, int height, int width, int cin, int cout, int groups, int bits) {
   Projection p;
   p.cin = cin, p.cout = cout, p.groups = groups, p.bits = bits, p.shift = (int)r.between(0, 4);
-  const bool linear = r.chance(0.2);
-  const int in_positions = height * width;
-  p.taps = 1, p.positions = in_positions;
-  if (!linear && height >= 5 && width >= 5) {
-    convolve(r, height, width, p);
-  } else if (!linear) {
-    p.taps = (int)r.of({1, 3, 9, 10}), p.positions = (int)r.between(1, 7);
-    for (int i = 0; i < p.positions * p.taps; ++i) p.table.push_back((int)r.between(-1, in_positions - 1));
-  }
+  p.taps = 1, p.positions = height * width;
+  if (!r.chance(0.2)) convolve(r, height, width, p);
   p.weights.resize((size_t)p.taps * (cin / groups) * cout);
   const bool extreme = r.chance(0.2);
   const int top = 1 << (bits - 1);
@@ -132,19 +151,19 @@ inline void add_rescale(Random& r, Projection& p, Type out) {
   p.lo = (int32_t)least(out), p.hi = (int32_t)largest(out);
 }
 
-// Weights packed and, mostly, the tap table read from the input's side: without that events are not followed.
+// Weights packed and, mostly, the window read from the input's side: without that events are not followed.
 struct PackedLayer {
   Memory weights, expanded;
   std::vector<int32_t> runs;
   Layer layer;
 
-  PackedLayer(const Projection& p, int in_positions, bool narrow, Path path, bool with_runs) {
+  PackedLayer(const Projection& p, bool narrow, Path path, bool with_runs) {
     const int each = p.cin / p.groups;
     weights = aligned(weights_bytes(p.taps, each, p.cout, p.bits));
     pack_weights(p.weights.data(), p.taps, each, p.cout, p.bits, weights.get());
     layer = {p.positions,
              p.taps,
-             p.table.empty() ? nullptr : p.table.data(),
+             &p.window,
              p.cin,
              p.cout,
              weights.get(),
@@ -160,14 +179,14 @@ struct PackedLayer {
              path,
              nullptr,
              nullptr};
-    if (p.table.empty() || !with_runs) return;
-    runs = make_runs(p.table.data(), p.positions, p.taps, in_positions);
+    if (p.window.rank == 0 || !with_runs) return;
+    runs = make_runs(p.window);
     layer.runs = runs.data();
   }
 
   // Weights that stay expanded, as a level makes them.
   void expand(const Kernels& k) {
-    if (layer.tap_table && !layer.runs) return;
+    if (layer.window->rank > 0 && !layer.runs) return;
     expanded = aligned(k.expanded_bytes(layer));
     k.expand_weights(layer, static_cast<uint8_t*>(expanded.get()));
     layer.expanded = static_cast<const uint8_t*>(expanded.get());

@@ -73,7 +73,7 @@ struct Case {
 
 static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? (c.r.chance(0.5) ? Type::S8 : Type::I8) : Type::I16;
-  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
+  PackedLayer packed(c.p, c.narrow, path, c.r.chance(0.9));
   if (c.p.groups == 1 && c.r.chance(0.3)) packed.expand(k);
   const Grouped g = {packed.layer, c.p.groups};
   std::vector<uint8_t> out((size_t)c.p.positions * c.steps * c.p.cout * size_of(type));
@@ -100,7 +100,7 @@ static void check_rows(Case& c, const Kernels& k, Path path, bool grouped) {
 // Several images in one call, with room between them; every second one is blank.
 static void check_images(Case& c, const Kernels& k, Path path) {
   const Type type = c.p.m.empty() ? Type::I32 : c.p.hi == 127 ? Type::S8 : Type::I16;
-  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
+  PackedLayer packed(c.p, c.narrow, path, c.r.chance(0.9));
   if (c.p.groups == 1 && c.r.chance(0.3)) packed.expand(k);
   const int count = (int)c.r.between(2, 5);
   const bool spikes = c.input->source.spikes != nullptr;
@@ -207,7 +207,7 @@ static void check_neuron(Case& c, const Kernels& k, const Cells& cells, int posi
 
 static void check_project_neuron(Case& c, const Kernels& k, Path path, const Cells& cells, int first_step,
                                  const Truth& truth, const Values* begin) {
-  PackedLayer packed(c.p, c.input->values.positions, c.narrow, path, c.r.chance(0.9));
+  PackedLayer packed(c.p, c.narrow, path, c.r.chance(0.9));
   const Neuron n = neuron_of(cells, c.r.chance(0.7) ? truth.bound : 0);
   check_neuron(c, k, cells, c.p.positions, truth, begin, "project_neuron",
                [&](const NeuronOut& out, const State* state, int from, int to) {
@@ -268,7 +268,7 @@ static void check_words(Random& r, const Kernels& k) {
 
 static void check_moves(Random& r, const Kernels& k) {
   const int positions = (int)r.between(1, 5), steps = (int)r.between(1, 3), channels = (int)r.of({1, 63, 64, 65, 200});
-  const int planes = (int)r.between(1, 3), taps = 4;
+  const int planes = (int)r.between(1, 3);
   const Input x(r, positions, steps, channels, planes, 0.5);
   for (Type type : {Type::U8, Type::S8, Type::I8, Type::I16, Type::I32}) {
     std::vector<uint8_t> rows(x.values.data.size() * size_of(type));
@@ -279,9 +279,12 @@ static void check_moves(Random& r, const Kernels& k) {
     k.rows_to_spikes(Rows{rows.data(), type, positions, steps, channels}, planes, words.data(), 0, positions);
     expect(words == x.words, "rows_to_spikes", k);
   }
-  const int outputs = (int)r.between(1, 4);
-  std::vector<int32_t> table;
-  for (int i = 0; i < outputs * taps; ++i) table.push_back((int32_t)r.between(-1, positions - 1));
+  Window window = {1, {random_axis(r, positions)}};
+  const bool listed = r.chance(0.5);
+  const int outputs = listed ? (int)r.between(1, 4) : window.axes[0].out, taps = listed ? 4 : window.axes[0].kernel;
+  std::vector<int32_t> table = taps_of(window), room((size_t)taps);
+  if (listed) table.clear();
+  for (int i = 0; listed && i < outputs * taps; ++i) table.push_back((int32_t)r.between(-1, positions - 1));
   Values best(outputs, steps, channels);
   for (int p = 0; p < outputs; ++p)
     for (int i = 0; i < taps; ++i)
@@ -289,7 +292,8 @@ static void check_moves(Random& r, const Kernels& k) {
         for (int c = 0; table[p * taps + i] >= 0 && c < channels; ++c)
           best.at(p, t, c) = std::max(best.at(p, t, c), x.values.at(table[p * taps + i], t, c));
   std::vector<uint64_t> out((size_t)outputs * steps * planes * x.spikes.words, ~0ull);
-  k.max_pool(x.spikes, table.data(), taps, out.data(), 0, outputs);
+  const Taps read = {taps, listed ? nullptr : &window, listed ? table.data() : nullptr};
+  k.max_pool(x.spikes, read, out.data(), 0, outputs, room.data());
   expect(out == pack_planes(best, planes), "max_pool", k);
 }
 

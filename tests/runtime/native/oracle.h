@@ -43,7 +43,8 @@ inline int64_t rshift_even(int64_t a, int n) {
 
 struct Projection {
   int positions, taps, cin, cout, groups, bits, shift;
-  std::vector<int32_t> table;   // empty: position p reads p
+  Window window = {};           // of rank 0: position p reads p
+  std::vector<int32_t> table;   // its taps, one by one; empty: position p reads p
   std::vector<int8_t> weights;  // [taps][cin / groups][cout]
   std::vector<int32_t> bias, bias_row, m, n;
   int32_t lo, hi;

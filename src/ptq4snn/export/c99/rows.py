@@ -54,15 +54,14 @@ def _listed(ctx: Context, op: Pool, y: str, item: str, types: tuple[str, str], p
     """Taps from a table; -1 is a zero. `types` are those of an item and of the sum."""
     kind, out = types
     value = ctx.model.program.values[op.output]
-    at = np.asarray(op.taps, dtype=np.int64)
-    width = len(at) // value.positions
+    at, weights = op.table(value.positions)
+    width = at.shape[1]
     place = f"{p} * {width}U + k" if value.positions > 1 else "k"
-    lines = [f"const int32_t tap = {ctx.tables.per(at, place, 'taps')};"]
+    lines = [f"const int32_t tap = {ctx.tables.per(at.reshape(-1), place, 'taps')};"]
     weight = ""
-    if op.weights is not None:
-        by = ctx.tables.per(
-            op.weights, place, "weights of the taps", kind == "int64_t" or max(map(abs, op.weights)) >= 2**31
-        )
+    if weights is not None:
+        wide = kind == "int64_t" or int(np.abs(weights).max()) >= 2**31
+        by = ctx.tables.per(weights.reshape(-1), place, "weights of the taps", wide)
         weight = f" * {by}"
     read = [f"const {kind} x = tap < 0 ? 0 : {item};"]
     if op.how == "sum":

@@ -20,7 +20,6 @@ from ptq4snn.export.nir_form.neurons import Wave, neuron_node
 from ptq4snn.export.nir_form.projections import projection_node
 from ptq4snn.files import short
 from ptq4snn.network import program as ops
-from ptq4snn.network.index import window_taps
 from ptq4snn.network.plan import Plan
 from ptq4snn.runtime.parameters import Model
 
@@ -100,7 +99,7 @@ def _project(w: Walk, op: ops.Project) -> None:
 
 def _pool(w: Walk, op: ops.Pool) -> None:
     window, source = op.window, w.made[op.inputs[0]]
-    if op.how != "sum" or op.weights is not None or len(source.shape) != 3:
+    if op.how != "sum" or op.weights is not None or op.axes is not None or len(source.shape) != 3:
         raise w.refuse(op, NO_POOL)
     if window is not None and len(window.size) == 2:
         if window.before != window.after or set(window.dilation) != {1}:
@@ -118,7 +117,7 @@ def _pool(w: Walk, op: ops.Pool) -> None:
 
 def _tile(op: ops.Pool, size: tuple[int, ...], count: int) -> tuple[int, int] | None:
     """The kernel of a pool over `count` tiles of an image, however the program writes it."""
-    taps = np.asarray(op.taps) if op.window is None else window_taps(op.window)
+    taps, _ = op.table(count)
     height, width = size
     at = np.arange(height * width).reshape(height, width)
     for h in (h for h in range(1, height + 1) if height % h == 0):

@@ -12,7 +12,6 @@ from ptq4snn.export.onnx_form.neurons import neuron
 from ptq4snn.export.onnx_form.projections import project
 from ptq4snn.export.onnx_form.values import Step
 from ptq4snn.network import program as ops
-from ptq4snn.network.index import window_taps
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 
 __all__ = ["write"]
@@ -58,18 +57,15 @@ def _reduced(step: Step, kind: str, x: Name, axis: int) -> Name:
 def _pool(step: Step, op: ops.Pool) -> None:
     nodes, value = step.nodes, step.model.program.values[op.output]
     dtype, source = carrier(step.largest(op.output)), step.model.program.values[op.inputs[0]]
-    if op.window is not None:
-        taps = window_taps(op.window)
-    else:
-        taps = np.asarray(op.taps, dtype=np.int64).reshape(value.positions, -1)
+    taps, weights = op.table(value.positions)
     x = step.get(op.inputs[0], dtype)
     if (taps < 0).any():
         least = min(step.model.bounds.values[op.inputs[0]][0], 0)  # which no maximum takes
         x = _padded(step, x, 1, least if op.how == "max" and op.window is not None else 0, dtype)
         taps = np.where(taps < 0, source.positions, taps)
     x = nodes.reshape(nodes.take(x, taps.reshape(-1), 1), 0, *taps.shape, value.channels)  # [B, P, K, C]
-    if op.weights is not None:
-        x = nodes("Mul", x, nodes.constant(np.asarray(op.weights).reshape(*taps.shape, 1), dtype))
+    if weights is not None:
+        x = nodes("Mul", x, nodes.constant(weights.reshape(*taps.shape, 1), dtype))
     step.put(op.output, _reduced(step, "ReduceMax" if op.how == "max" else "ReduceSum", x, 2), dtype)
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.network.index import window_taps
+from ptq4snn.network.index import Window
 from ptq4snn.network.program import Delay, Neuron, Project
 from ptq4snn.numerics.limits import INT32
 from ptq4snn.runtime.native.layout import HOT_WIDTHS, RESETS, WIDTHS, padded
-from ptq4snn.runtime.numpy_project import border_map
+from ptq4snn.runtime.numpy_project import border_rows
 from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
 from ptq4snn.runtime.state import rows_of
 
 __all__ = [
     "is_fast", "neuron_fields", "plain_bias", "projection_fields", "rescale_fields", "state_fields",
+    "window_axes",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[Any]
@@ -32,11 +34,15 @@ def row(values: Array, channels: int, dtype: Any = np.int32) -> Array:
     return out
 
 
-def table_of(taps: Array, positions: int) -> Array | None:
-    """Taps [P_out, K] for the kernels; None where every position of the input is read by itself."""
-    if taps.shape == (positions, 1) and np.array_equal(taps[:, 0], np.arange(positions)):
-        return None
-    return taps.astype(np.int32)
+def window_axes(w: Window) -> Array:
+    """A window [axes, 6] as the kernels read it (csrc/window.h)."""
+    parts = (w.size, w.kernel, w.stride, w.before, w.dilation, w.out_size)
+    return np.array(parts, dtype=np.int32).T.copy()
+
+
+def _reads_itself(w: Window) -> bool:
+    """Whether every position of the output is made of the same one of the input."""
+    return w.out_size == w.size and prod(w.kernel) == 1 and not any(w.before)
 
 
 def plain_bias(n: ProjectionNumbers) -> Array:
@@ -45,9 +51,9 @@ def plain_bias(n: ProjectionNumbers) -> Array:
 
 def _bias(n: ProjectionNumbers, op: Project, positions: int) -> dict[str, Any]:
     """Bias rows [R, padded] and the row of each position: a border has only a few different ones."""
-    rows, which = np.unique(border_map(n, op, positions), axis=0, return_inverse=True)
+    rows, which = border_rows(n, op, positions)
     bias = np.stack([row(r, n.weight.shape[0]) for r in rows])
-    return {"bias": bias, "bias_row": None if len(rows) == 1 else which.reshape(-1).astype(np.int32)}
+    return {"bias": bias, "bias_row": None if which is None else which.astype(np.int32)}
 
 
 def rescale_fields(n: ProjectionNumbers) -> dict[str, Any]:
@@ -62,10 +68,11 @@ def projection_fields(model: Model, op: Project) -> dict[str, Any]:
     """All but the rescale."""
     n, x = model.projections[op.name], model.program.values[op.inputs[0]]
     cout, inside = n.weight.shape[:2]
-    taps = np.arange(x.positions)[:, None] if op.window is None else window_taps(op.window)
+    window = None if op.window is None or _reads_itself(op.window) else window_axes(op.window)
     low, high = model.bounds.sums[op.name]
     return {
-        "taps": taps.shape[1], "table": table_of(taps, x.positions), "cin": x.channels, "cout": cout,
+        "taps": 1 if op.window is None else prod(op.window.kernel), "window": window,
+        "cin": x.channels, "cout": cout,
         "groups": op.groups, "bits": n.bits, "shift": n.shift,
         "narrow": bool(low.min() >= -INT16 and high.max() < INT16),
         "weights": np.ascontiguousarray(n.weight.reshape(cout, inside, -1).transpose(2, 1, 0)),

@@ -37,7 +37,7 @@ def set_regions(values: Sequence[NativeValue], operations: Sequence[NativeOp]) -
     inside: set[int] = set()  # values that the region makes
     for op in operations:
         own = _work(values, op)
-        points = op.kind in POINTWISE or (op.kind in PROJECTIONS and op.table is None)
+        points = op.kind in POINTWISE or (op.kind in PROJECTIONS and op.window is None)
         joins = own == work and (not alone or op.kind is Kind.KEEP) and op.kind not in ALONE
         joins = joins and op.loop == loop
         joins = joins and all(v not in inside or (points and values[v].positions == own) for v in op.sources)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.network import program as ops
-from ptq4snn.network.index import window_taps
 from ptq4snn.numerics.limits import INT32, ZERO_FRACTION_BITS
 from ptq4snn.runtime.native.draft import FAST_ROWS, Draft
+from ptq4snn.runtime.native.index_fields import axis_fields, index_fields
 from ptq4snn.runtime.native.layout import Format, How, Kind, NativeOp
 from ptq4snn.runtime.native.op_fields import (
     is_fast,
@@ -21,6 +22,7 @@ from ptq4snn.runtime.native.op_fields import (
     projection_fields,
     rescale_fields,
     state_fields,
+    window_axes,
 )
 from ptq4snn.runtime.stepwise import Put, Take
 
@@ -36,9 +38,10 @@ def _plain(kind: Kind, op: ops.Operation, **fields: Any) -> NativeOp:
 def _quantize(draft: Draft, op: ops.Quantize) -> None:
     grid = draft.model.projections[op.name].input
     assert grid is not None
-    index = op.index.array().astype(np.int32)
+    value = draft.model.program.values[op.output]
     zeros = grid.zeros / 2**ZERO_FRACTION_BITS
-    draft.add(_plain(Kind.QUANTIZE, op, index=index, inverse=1 / grid.scales, zeros=zeros))
+    index = index_fields(op.index, value.positions, value.channels)
+    draft.add(_plain(Kind.QUANTIZE, op, **index, inverse=1 / grid.scales, zeros=zeros))
 
 
 def _fits32(draft: Draft, op: ops.Project) -> bool:
@@ -100,18 +103,20 @@ def _neuron(draft: Draft, op: ops.Neuron) -> None:
         draft.add(NativeOp(Kind.STORE_STATE, sources=(loaded,), name=op.name, **state))
 
 
-def _taps(draft: Draft, op: ops.Pool | ops.Gather, taps: Array, weights: Array | None, zero: bool) -> None:
+def _taps(draft: Draft, op: ops.Pool | ops.Gather, taps: Array, weights: Array | None) -> None:
     table = taps.astype(np.int32)
     fields = {"how": How[op.how], "taps": taps.shape[1], "table": table, "pool_weights": weights}
-    draft.add(_plain(Kind.POOL, op, pads_zero=zero, wide=draft.wide(op), **fields))
+    draft.add(_plain(Kind.POOL, op, pads_zero=True, wide=draft.wide(op), **fields))
 
 
 def _pool(draft: Draft, op: ops.Pool) -> None:
     if op.window is not None:
-        return _taps(draft, op, window_taps(op.window), None, zero=False)
-    taps = np.asarray(op.taps, dtype=np.int64).reshape(draft.values[op.output].positions, -1)
-    weights = None if op.weights is None else np.asarray(op.weights, dtype=np.int32)
-    return _taps(draft, op, taps, weights, zero=True)
+        fields = {"how": How[op.how], "taps": prod(op.window.kernel), "window": window_axes(op.window)}
+        return draft.add(_plain(Kind.POOL, op, wide=draft.wide(op), **fields))
+    if op.axes is not None:
+        return draft.add(_plain(Kind.POOL, op, how=How.sum, wide=draft.wide(op), **axis_fields(op.axes)))
+    taps, weights = op.table(draft.values[op.output].positions)
+    return _taps(draft, op, taps, None if weights is None else weights.astype(np.int32))
 
 
 def _moved_rows(index: Array, channels: int) -> Array | None:
@@ -123,11 +128,15 @@ def _moved_rows(index: Array, channels: int) -> Array | None:
 
 def _gather(draft: Draft, op: ops.Gather) -> None:
     value, source = draft.values[op.output], draft.values[op.inputs[0]]
+    fields = index_fields(op.index, value.positions, value.channels * op.width)
+    if "index_strides" in fields:
+        fields |= {"how": How[op.how], "width": op.width}
+        return draft.add(_plain(Kind.GATHER, op, wide=draft.wide(op), **fields))
     index = op.index.array().reshape(value.positions, value.channels, op.width)
     alike = len(op.inputs) == 1 and source.channels == value.channels
     rows = _moved_rows(index, value.channels) if alike else None
     if rows is not None:
-        return _taps(draft, op, rows, None, zero=True)
+        return _taps(draft, op, rows, None)
     fields = {"how": How[op.how], "width": op.width, "index": index.astype(np.int32)}
     return draft.add(_plain(Kind.GATHER, op, wide=draft.wide(op), **fields))
 

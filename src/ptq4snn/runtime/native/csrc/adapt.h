@@ -47,7 +47,7 @@ static inline hot::Grouped grouped_of(const Call& call) {
   hot::Layer& l = g.layer;
   l.positions = call.out.positions;
   l.taps = w.taps;
-  l.tap_table = w.table;
+  l.window = &w.window;
   l.cin = w.cin;
   l.cout = w.cout;
   l.weights = w.weights;

@@ -14,6 +14,13 @@ void in_range(const int32_t* numbers, int64_t count, int64_t low, int64_t high) 
     need(numbers[i] >= low && numbers[i] < high, "an operation names a position or element that is not there");
 }
 
+// The largest of `count` numbers that are not negative; 1 without any.
+int64_t largest(const int32_t* numbers, int64_t count) {
+  int64_t most = 1;
+  for (int64_t i = 0; numbers && i < count; ++i) most = numbers[i] > most ? numbers[i] : most;
+  return most;
+}
+
 bool rows_format(int format) { return format >= kU8 && format <= kI32; }
 
 bool is_hot_width(int width) {
@@ -53,12 +60,46 @@ struct Checker {
     for (int i = 0; i < op.inputs; ++i) need(in(i).time <= out().time, "an operation forgets the time of its input");
   }
 
-  void quantize() const {
-    inputs(0, 0);
-    in_range(op.index, elements(), -1, plan.numbers);
+  // Elements of 0 .. count - 1, or -1 where each is listed.
+  void index(int64_t width, int64_t count) const {
+    const hot::Strides& s = op.index_strides;
+    if (s.rank == 0) return in_range(op.index, times(elements(), width), -1, count);
+    int64_t most = 0, positions = 1;
+    for (int a = 0; a < s.rank; ++a) {
+      need(s.sizes[a] > 0 && s.strides[a] >= 0, "an index has absurd strides");
+      most = plus(most, times(s.sizes[a] - 1, s.strides[a])), positions = times(positions, s.sizes[a]);
+    }
+    need(positions == out().positions && most < count, "an index leaves its values");
+    in_range(op.index, times(out().channels, width), 0, count - most);
   }
 
-  void taps() const { in_range(op.project.table, (int64_t)out().positions * op.project.taps, -1, in(0).positions); }
+  void quantize() const {
+    inputs(0, 0);
+    index(1, plan.numbers);
+  }
+
+  // Every tap is inside of the input, or nowhere; numbers on the way fit 32 bits.
+  void taps() const {
+    const hot::Window& w = op.project.window;
+    in_range(op.project.table, (int64_t)out().positions * op.project.taps, -1, in(0).positions);
+    if (w.rank == 0) return;
+    int64_t size = 1, out_size = 1, kernel = 1, weight = 1;
+    for (int a = 0; a < w.rank; ++a) {
+      const hot::Axis& x = w.axes[a];
+      need(x.size > 0 && x.kernel > 0 && x.stride > 0 && x.before >= 0 && x.dilation > 0 && x.out > 0,
+           "a window has an absurd axis");
+      need(plus(plus(times(x.out, x.stride), x.before), times(x.kernel, x.dilation)) <= kMostPositions,
+           "a window reaches too far");
+      in_range(x.taps, times(x.out, x.kernel), 0, x.size);
+      in_range(x.weights, times(x.out, x.kernel), 0, INT32_MAX);
+      weight = times(weight, largest(x.weights, (int64_t)x.out * x.kernel));
+      need(x.weights == nullptr || op.how == kSum, "a maximum has weights");
+      need(weight <= INT32_MAX, "a pool has weights of more than 32 bits");
+      size = times(size, x.size), out_size = times(out_size, x.out), kernel = times(kernel, x.kernel);
+    }
+    need(size == in(0).positions && out_size == out().positions && kernel == op.project.taps,
+         "a window has another size than its values");
+  }
 
   void pool() const {
     inputs(1, 1);
@@ -71,7 +112,7 @@ struct Checker {
     need(op.inputs >= 1 && (op.how == kSum || op.how == kMax), "a gather has nothing to gather");
     int64_t total = 0;
     for (int i = 0; i < op.inputs; ++i) total = plus(total, times(in(i).positions, in(i).channels));
-    in_range(op.index, times(elements(), op.width), -1, total);
+    index(op.width, total);
   }
 
   void matmul() const {
@@ -86,7 +127,7 @@ struct Checker {
     const Projection& w = op.project;
     inputs(1, 1);
     need(w.cin == in(0).channels && w.cout == out().channels, "a projection has other channels than its values");
-    if (w.table == nullptr)
+    if (w.window.rank == 0)
       need(w.taps == 1 && in(0).positions == out().positions, "a projection without taps changes the positions");
     taps();
   }
@@ -243,7 +284,7 @@ namespace {
 bool is_local(const Op& op) {
   if (op.kind == kNeuron || op.kind == kNeuronAny) return true;
   const bool pointwise = op.kind >= kCombine && op.kind != kMatmul;
-  return pointwise || (op.project.cin > 0 && op.project.table == nullptr);
+  return pointwise || (op.project.cin > 0 && op.project.window.rank == 0);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kTileBytes = 2 << 20;     // values of a tile stay in the second cache
 constexpr int64_t kBlockBytes = 512 << 10;  // local values of a block, too
+constexpr int64_t kSumBytes = 1 << 20;      // sums of a projection's block, too
 constexpr int64_t kLeastBlock = 4;
 constexpr int64_t kMostSteps = 1 << 20, kMostThreads = 1024;
 constexpr int64_t kMostBefore = (int64_t)1 << 62;  // steps before a call: a session has no end
@@ -70,11 +71,11 @@ void Engine::expand_weights() {
   for (Op& op : plan_->ops) {
     const Projection& w = op.project;
     if (!takes_images(op) || !is_planes(plan_->values[(size_t)op.sources[0]].format)) continue;
-    if (w.table != nullptr && w.runs == nullptr) continue;
+    if (w.window.rank > 0 && w.runs == nullptr) continue;
     hot::Layer layer{};
     layer.positions = plan_->values[(size_t)op.output].positions;
     layer.taps = w.taps, layer.cin = w.cin, layer.cout = w.cout, layer.bits = w.bits;
-    layer.weights = w.weights, layer.runs = w.runs;
+    layer.weights = w.weights, layer.runs = w.runs, layer.window = &w.window;
     all.push_back({&op, layer, total});
     total = plus(total, plus((int64_t)operations_.hot->expanded_bytes(layer), 63) / 64 * 64);
   }
@@ -171,13 +172,26 @@ void Engine::make_room(const Request& r) {
   ready_ = true;
 }
 
-// Blocks of positions and groups of images whose local values stay in the second cache.
+// Positions of a projection whose sums of 16 bits stay in the second cache, in whole rows of the image.
+int64_t Engine::sum_block(const Op& op) const {
+  if (op.kind != kProject && op.kind != kProjectNeuron) return INT32_MAX;
+  const Projection& w = op.project;
+  const int64_t each = w.groups > 1 ? w.cin / w.groups : w.bits > 4 ? 2 : 1;  // rows of 16 bits
+  const int64_t steps = plan_->values[(size_t)op.sources[0]].time ? request_.steps : 1;
+  const int64_t most = std::max(kLeastBlock, kSumBytes / times(times(steps, each), 2 * padded(w.cout)));
+  const int64_t row = w.window.rank > 0 ? w.window.axes[w.window.rank - 1].out : 1;
+  return most > row ? most - most % row : most;
+}
+
+// Blocks of positions and groups of images whose local values and sums stay in the second cache.
 void Engine::set_blocks() {
   local_bytes_ = 0;
   for (Region& region : regions_) {
     const int64_t position = plus(times(region.time_bytes, request_.steps), region.still_bytes);
     const int64_t block = std::clamp<int64_t>(kBlockBytes / (position + 1), kLeastBlock, INT32_MAX);
     region.block = (int)std::min<int64_t>(block, region.work);
+    for (int i = region.begin; i < region.end; ++i)
+      region.block = (int)std::min<int64_t>(region.block, sum_block(plan_->ops[(size_t)i]));
     region.image_bytes = times(position, region.block);
     const int64_t images = std::clamp<int64_t>(kBlockBytes / (region.image_bytes + 1), 1, tile_);
     region.images = region.block == region.work ? (int)images : 1;

@@ -100,6 +100,7 @@ class Engine {
   void check(const Request& request) const;
   void make_room(const Request& request);
   void set_blocks();
+  int64_t sum_block(const Op& op) const;
   View view(const Region& region, int32_t value, const Image& image, uint8_t* local, int first) const;
   Call call(const Region& region, const Op& op, const Image& image, uint8_t* local, int first, View* views) const;
   int64_t scratch_bytes();

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "layout.h"
+#include "window.h"
 
 namespace ptq {
 namespace hot {
@@ -48,9 +49,8 @@ struct Source {
 
 // y = ((Wq x) << shift) + bias; groups == 1. Sums of Wq x and y fit int32 (proven by the planner).
 struct Layer {
-  int positions, taps;  // output positions
-  const int32_t*
-      tap_table;  // [positions][taps] input position, or -1 for zeros; null: taps == 1 and position p reads p
+  int positions, taps;   // output positions
+  const Window* window;  // taps outside of it read zeros; of rank 0: taps == 1 and position p reads p
   int cin, cout;
   const void* weights;  // made by pack_weights(taps, cin, cout, bits)
   int bits;
@@ -63,7 +63,7 @@ struct Layer {
   const int32_t* rescale_n;  // [padded(cout)], 0 <= n <= 62
   int32_t lo, hi;
   Path path;                // Event and Dense force a kernel (tests); rows as input are always dense
-  const int32_t* runs;      // made by make_runs from tap_table (tap_runs.h); null: no tap_table, or never by events
+  const int32_t* runs;      // made by make_runs from the window (tap_runs.h); null: it has rank 0, or never by events
   const uint8_t* expanded;  // made by expand_weights for events; null: they are expanded at every call
 };
 
@@ -150,8 +150,8 @@ struct Kernels {
   // for every value. Bits of channels that do not exist stay zero.
   void (*add_spikes)(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end);
   void (*logic_spikes)(Logic, const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end);
-  // Largest value under the taps; -1 takes no part. tap_table [positions][taps]; out has the planes and steps of `in`.
-  void (*max_pool)(const Spikes& in, const int32_t* tap_table, int taps, uint64_t* out, int begin, int end);
+  // Largest value under the taps; -1 takes no part. `out` has the planes and steps of `in`, `room` one number a tap.
+  void (*max_pool)(const Spikes& in, const Taps& taps, uint64_t* out, int begin, int end, int32_t* room);
   void (*spikes_to_rows)(const Spikes& in, const RowsOut& out, int begin, int end);       // steps of `in`
   void (*rows_to_spikes)(const Rows& in, int planes, uint64_t* out, int begin, int end);  // values fit
   int64_t (*sum_spikes)(const Spikes& in);  // sum of all values: density = sum / (positions * steps * channels)

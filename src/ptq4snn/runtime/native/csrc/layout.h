@@ -71,10 +71,11 @@ enum ArrayType : int32_t { tI8, tI32, tI64, tF64, tTypes };
 
 enum OpField : int32_t {
   oKind, oOutput, oSecond, oRegion, oSources, oWide, oHow, oWidth, oGroups, oState, oSlot, oPadsZero, oConstant, oLow,
-  oHigh, oSteps, oCoefficients, oIndex, oSigns, oShifts, oPoolWeights, oInverse, oZeros, oTaps, oTable, oCin, oCout,
-  oBits, oShift, oNarrow, oWeights, oBias, oBiasRow, oRescaleM, oRescaleN, oLo, oHi, oTheta, oRho, oChargeM, oChargeN,
-  oSettleM, oSettleN, oStateLow, oStateHigh, oNeuronChannels, oReset, oDither, oWideProducts, oOnce, oGain, oBound,
-  oChannel, oElement, oWidths, oOrder, oZero, oLoop, oCarried, oLiftM, oLiftN, oMost, oFields
+  oHigh, oSteps, oCoefficients, oIndex, oIndexStrides, oSigns, oShifts, oPoolWeights, oInverse, oZeros, oTaps, oWindow,
+  oTable, oAxisTaps, oAxisWeights, oCin, oCout, oBits, oShift, oNarrow, oWeights, oBias, oBiasRow, oRescaleM, oRescaleN,
+  oLo, oHi, oTheta, oRho, oChargeM, oChargeN, oSettleM, oSettleN, oStateLow, oStateHigh, oNeuronChannels, oReset,
+  oDither, oWideProducts, oOnce, oGain, oBound, oChannel, oElement, oWidths, oOrder, oZero, oLoop, oCarried, oLiftM,
+  oLiftN, oMost, oFields
 };
 
 // Dither: phases are of 16 bits, which is also the largest shift.

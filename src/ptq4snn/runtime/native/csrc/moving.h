@@ -14,6 +14,26 @@ static inline uint8_t to_grid(float x, double inverse, double zero) {
   return (uint8_t)(int32_t)((y + magic) - magic);
 }
 
+// The row of an index for one position after the other: its numbers, and what is added to those that are not -1.
+struct IndexWalk {
+  const Op& op;
+  int64_t row, moved = 0;
+  const int32_t* at;
+  StrideWalk strides;
+
+  IndexWalk(const Op& o, int p, int64_t numbers)
+      : op(o), row(numbers), at(o.index + (o.index_strides.rank > 0 ? 0 : p * numbers)), strides(o.index_strides, p) {}
+
+  const int32_t* next() {
+    const int32_t* now = at;
+    if (op.index_strides.rank > 0)
+      moved = strides.next();
+    else
+      at += row;
+    return now;
+  }
+};
+
 // All steps of a position at once: what is read is spread, what is computed and written lies in order.
 static void quantize(const Call& call, int begin, int end) {
   const Op& op = *call.op;
@@ -27,10 +47,13 @@ static void quantize(const Call& call, int begin, int end) {
     const int g = op.per_channel ? i % n : 0;
     inverse[i] = op.inverse[g], zero[i] = op.zeros[g];
   }
+  IndexWalk walk(op, begin, n);
   for (int p = begin; p < end; ++p) {
-    const int32_t* index = op.index + (int64_t)p * n;
-    for (int t = 0; t < steps; ++t)
-      for (int c = 0; c < n; ++c) x[t * n + c] = index[c] < 0 ? 0.0f : call.x[t * call.x_stride + index[c]];
+    const int32_t* index = walk.next();
+    for (int t = 0; t < steps; ++t) {
+      const float* from = call.x + t * call.x_stride + walk.moved;
+      for (int c = 0; c < n; ++c) x[t * n + c] = index[c] < 0 ? 0.0f : from[index[c]];
+    }
     uint8_t* __restrict out = call.out.format == kU8 ? row_of_mutable(call.out, p, 0) : bytes;
     for (int i = 0; i < count; ++i) out[i] = to_grid(x[i], inverse[i], zero[i]);
     for (int t = 0; out == bytes && t < steps; ++t) {
@@ -43,8 +66,10 @@ static void quantize(const Call& call, int begin, int end) {
 // Whole rows of the same format, moved.
 static void move_rows(const Call& call, int begin, int end) {
   const int64_t bytes = call.out.row * call.out.steps;
+  int32_t own;
+  TapWalk walk(taps_of(call.op->project), begin, &own);
   for (int p = begin; p < end; ++p) {
-    const int from = call.op->project.table[p];
+    const int from = walk.next()[0];
     uint8_t* out = row_of_mutable(call.out, p, 0);
     if (from >= 0)
       std::memcpy(out, row_of(call.in[0], from, 0), (size_t)bytes);
@@ -62,23 +87,22 @@ static void move_step(const Call& call, int begin, int end, bool takes) {
   }
 }
 
-// Sum or maximum [n] of the rows under the taps of position p.
+// Sum or maximum [n] of the rows `from` under the taps of a position, which count by `weights` or, without, once.
 template <class T>
-static void pool_row(const Call& call, int p, int t, T* out, T* row) {
+static void pool_row(const Call& call, int t, const int32_t* from, const int32_t* weights, T* out, T* row) {
   const Op& op = *call.op;
   const int n = call.out.channels, taps = op.project.taps;
-  const int32_t* table = op.project.table + (int64_t)p * taps;
   bool empty = op.how == kMax;
   for (int c = 0; c < n; ++c) out[c] = 0;
   for (int k = 0; k < taps; ++k) {
-    if (table[k] < 0) {
+    if (from[k] < 0) {
       if (op.how == kSum || !op.pads_zero) continue;
       for (int c = 0; c < n; ++c) row[c] = 0;
     } else {
-      decode(call.in[0], table[k], t, row);
+      decode(call.in[0], from[k], t, row);
     }
     if (op.how == kSum) {
-      const T by = op.pool_weights ? (T)op.pool_weights[(int64_t)p * taps + k] : (T)1;
+      const T by = weights ? (T)weights[k] : (T)1;
       for (int c = 0; c < n; ++c) out[c] += by * row[c];
     } else {
       for (int c = 0; c < n; ++c) out[c] = empty || row[c] > out[c] ? row[c] : out[c];
@@ -92,14 +116,15 @@ template <class S>
 static void max_rows(const Call& call, int begin, int end) {
   const Op& op = *call.op;
   const int n = call.out.channels, taps = op.project.taps;
+  TapWalk walk(taps_of(op.project), begin, reinterpret_cast<int32_t*>(call.scratch));
   for (int p = begin; p < end; ++p) {
-    const int32_t* table = op.project.table + (int64_t)p * taps;
+    const int32_t* from = walk.next();
     for (int t = 0; t < call.out.steps; ++t) {
       S* out = reinterpret_cast<S*>(row_of_mutable(call.out, p, t));
       bool empty = true;
       for (int k = 0; k < taps; ++k) {
-        if (table[k] < 0) continue;
-        const S* in = reinterpret_cast<const S*>(row_of(call.in[0], table[k], t));
+        if (from[k] < 0) continue;
+        const S* in = reinterpret_cast<const S*>(row_of(call.in[0], from[k], t));
         for (int c = 0; c < n; ++c) out[c] = empty || in[c] > out[c] ? in[c] : out[c];
         empty = false;
       }
@@ -125,15 +150,24 @@ static void pool(const Call& call, int begin, int end) {
   const Op& op = *call.op;
   const View& in = call.in[0];
   const bool same = in.format == call.out.format && in.steps == call.out.steps;
-  if (op.project.taps == 1 && same && !op.pool_weights && in.format != kS8) return move_rows(call, begin, end);
+  const bool weighted = op.pool_weights || (op.project.window.rank > 0 && op.project.window.axes[0].weights);
+  if (op.project.taps == 1 && same && !weighted && in.format != kS8) return move_rows(call, begin, end);
   if (takes_max_of_rows(call, begin, end)) return;
   Piece piece{call.scratch};
   T *sum = piece.take<T>(call.out.channels), *row = piece.take<T>(call.out.channels);
-  for (int p = begin; p < end; ++p)
+  const int taps = op.project.taps;
+  int32_t *room = piece.take<int32_t>(taps), *own = piece.take<int32_t>(taps);
+  TapWalk walk(taps_of(op.project), begin, room);
+  const bool by_axis = weighted && !op.pool_weights;
+  for (int p = begin; p < end; ++p) {
+    const int32_t* weights = op.pool_weights ? op.pool_weights + (int64_t)p * taps : by_axis ? own : nullptr;
+    if (by_axis) walk.weights(own);
+    const int32_t* from = walk.next();
     for (int t = 0; t < call.out.steps; ++t) {
-      pool_row(call, p, t, sum, row);
+      pool_row(call, t, from, weights, sum, row);
       encode(call.out, p, t, sum);
     }
+  }
 }
 
 // All inputs of a gather at step t, end to end.
@@ -145,8 +179,28 @@ static void lay_out(const Call& call, int t, T* out) {
   }
 }
 
+// Whether an index with strides moves rows as they are.
+static bool moves_rows(const Call& call) {
+  const Op& op = *call.op;
+  const View& in = call.in[0];
+  const int n = call.out.channels;
+  bool whole = op.index_strides.rank > 0 && op.width == 1 && op.inputs == 1 && in.channels == n;
+  whole = whole && in.format == call.out.format && in.steps == call.out.steps;
+  for (int a = 0; whole && a < op.index_strides.rank; ++a) whole = op.index_strides.strides[a] % n == 0;
+  for (int c = 0; whole && c < n; ++c) whole = op.index[c] == c;
+  return whole;
+}
+
+static void move_by_strides(const Call& call, int begin, int end) {
+  StrideWalk walk(call.op->index_strides, begin);
+  for (int p = begin; p < end; ++p)
+    std::memcpy(row_of_mutable(call.out, p, 0), row_of(call.in[0], (int)(walk.next() / call.out.channels), 0),
+                (size_t)(call.out.row * call.out.steps));
+}
+
 template <class T>
 static void gather(const Call& call, int begin, int end) {
+  if (moves_rows(call)) return move_by_strides(call, begin, end);
   const Op& op = *call.op;
   const int n = call.out.channels, width = op.width;
   int64_t elements = 0;
@@ -156,12 +210,14 @@ static void gather(const Call& call, int begin, int end) {
   flat[-1] = 0;  // what -1 stands for
   for (int t = 0; t < call.out.steps; ++t) {
     lay_out(call, t, flat);
+    IndexWalk walk(op, begin, (int64_t)n * width);
     for (int p = begin; p < end; ++p) {
-      const int32_t* index = op.index + (int64_t)p * n * width;
+      const int32_t* index = walk.next();
+      const T* from = flat + walk.moved;  // -1 only where nothing is added
       for (int c = 0; c < n; ++c) {
-        T out = flat[index[(int64_t)c * width]];
+        T out = from[index[(int64_t)c * width]];
         for (int k = 1; k < width; ++k) {
-          const T x = flat[index[(int64_t)c * width + k]];
+          const T x = from[index[(int64_t)c * width + k]];
           out = op.how == kSum ? out + x : x > out ? x : out;
         }
         row[c] = out;

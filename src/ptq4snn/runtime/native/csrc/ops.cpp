@@ -56,7 +56,8 @@ static bool on_planes(const hot::Kernels& k, const Call& call, int begin, int en
   }
   const bool alike = call.in[0].format == call.out.format && call.in[0].steps == call.out.steps;
   if (op.kind == kPool && op.how == kMax && alike) {
-    k.max_pool(spikes_of(call.in[0]), op.project.table, op.project.taps, out, begin, end);
+    int32_t* room = reinterpret_cast<int32_t*>(call.scratch);
+    k.max_pool(spikes_of(call.in[0]), taps_of(op.project), out, begin, end, room);
     return true;
   }
   return false;
@@ -109,7 +110,7 @@ static int64_t own_scratch(const Call& call) {
     widest = v.channels > widest ? v.channels : widest;
     elements += (int64_t)v.positions * v.channels;
   }
-  const int64_t rows = 4 * (widest + 8);
+  const int64_t taps = op.project.taps + 16, rows = 4 * (widest + 8) + taps;
   switch (op.kind) {
     case kQuantize: return 4 * ((int64_t)call.out.steps * call.out.channels + 8);
     case kGather: return rows + elements + 8;
@@ -128,8 +129,11 @@ static int64_t scratch(const Operations& ops, const Call& call, int range) {
   if (op.kind != kProject && op.kind != kProjectNeuron) return 8 * own_scratch(call);
   const hot::Grouped g = grouped_of(call);
   const Input in(call.in[0]);
-  if (g.groups > 1) return (int64_t)k.grouped_scratch(g, in.source, call.out.steps, range);
-  return (int64_t)k.project_scratch(g.layer, in.source, call.out.steps, range, state, call.images);
+  const int64_t counting = 4 * (int64_t)op.project.taps;
+  const int64_t running =
+      g.groups > 1 ? (int64_t)k.grouped_scratch(g, in.source, call.out.steps, range)
+                   : (int64_t)k.project_scratch(g.layer, in.source, call.out.steps, range, state, call.images);
+  return running > counting ? running : counting;
 }
 
 // Inputs that are not 0, in the rows [steps] of a position.
@@ -170,13 +174,15 @@ static void count(const Operations& ops, const Call& call, int begin, int end, C
   const View& in = call.in[0];
   const int64_t repeat = in.steps == call.out.steps ? 1 : call.out.steps;  // an input without time serves every step
   const int64_t fan = repeat * (matmul ? call.out.channels : w.cout / w.groups);
-  for (int p = begin; p < end; ++p)
+  TapWalk walk(taps_of(w), begin, reinterpret_cast<int32_t*>(call.scratch));
+  for (int p = begin; p < end; ++p) {
+    const int32_t* from = matmul ? &p : walk.next();
     for (int k = 0; k < (matmul ? 1 : w.taps); ++k) {
-      const int from = matmul || w.table == nullptr ? p : w.table[(int64_t)p * w.taps + k];
-      if (from < 0) continue;
-      counters.synops += nonzero(in, from) * fan;
+      if (from[k] < 0) continue;
+      counters.synops += nonzero(in, from[k]) * fan;
       counters.macs += (int64_t)in.steps * in.channels * fan;
     }
+  }
   const int64_t first = (int64_t)in.positions * begin / call.out.positions;
   const int64_t last = (int64_t)in.positions * end / call.out.positions;
   for (int64_t p = first; p < last; ++p) counters.nonzero += nonzero(in, (int)p);

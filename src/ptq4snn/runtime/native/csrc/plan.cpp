@@ -3,7 +3,6 @@
 
 #include <map>
 #include <new>
-#include <tuple>
 #include <utility>
 
 #include "layer.h"
@@ -95,7 +94,7 @@ class Reader {
     if (op.state >= 0) read_state(f, op);
     check_op(*plan_, op);
     if (op.kind == kKeep) keep(op);
-    if (op.kind == kProject || op.kind == kProjectNeuron) op.project.runs = runs_of(op);
+    if (op.kind == kProject || op.kind == kProjectNeuron) op.project.runs = runs_of(op, f[oWindow]);
     for (int32_t v : {op.output, op.second}) {
       if (v < 0) continue;
       if (made_[(size_t)v] >= 0) throw Refused("a value is made twice");
@@ -104,17 +103,17 @@ class Reader {
     plan_->ops.push_back(op);
   }
 
-  // Spikes are followed from the input's side; layers with the same taps share the runs.
-  const int32_t* runs_of(const Op& op) {
+  // Spikes are followed from the input's side; layers with the same window, an array of the plan, share the runs.
+  const int32_t* runs_of(const Op& op, int64_t window) {
     const Projection& w = op.project;
     const Value& in = plan_->values[(size_t)op.sources[0]];
-    if (w.table == nullptr || w.groups > 1 || !is_planes(in.format)) return nullptr;
-    const int32_t*& known = runs_[{w.table, w.taps, in.positions}];  // equal tables may be of other shapes
+    if (w.window.rank == 0 || w.groups > 1 || !is_planes(in.format)) return nullptr;
+    const int32_t*& known = runs_[window];
     if (known == nullptr) {
       const int positions = plan_->values[(size_t)op.output].positions;
       if (times(positions, w.taps) > hot::kMostTaps) throw Refused("a projection of the plan reads too many inputs");
       try {
-        plan_->runs.push_back(hot::make_runs(w.table, positions, w.taps, in.positions));
+        plan_->runs.push_back(hot::make_runs(w.window));
       } catch (const std::bad_alloc&) {
         throw Refused("there is not enough memory");
       }
@@ -154,20 +153,50 @@ class Reader {
     op.coefficients = tables_.numbers<int64_t>(f[oCoefficients], op.inputs, op.kind == kCombine);
     op.signs = tables_.numbers<int32_t>(f[oSigns], channels, op.kind == kAffine);
     op.shifts = tables_.numbers<int32_t>(f[oShifts], channels, op.kind == kAffine);
-    op.index = tables_.numbers<int32_t>(f[oIndex], times(out_elements(op), op.width),
-                                        op.kind == kGather || op.kind == kQuantize);
+    read_strides(f[oIndexStrides], op.index_strides);
+    const int64_t elements = op.index_strides.rank > 0 ? channels : out_elements(op);
+    op.index =
+        tables_.numbers<int32_t>(f[oIndex], times(elements, op.width), op.kind == kGather || op.kind == kQuantize);
     const int64_t grid = tables_.count_of(f[oInverse], tF64);
     op.per_channel = grid > 1;
     op.inverse = tables_.numbers<double>(f[oInverse], grid > 1 ? channels : 1, op.kind == kQuantize);
     op.zeros = tables_.numbers<double>(f[oZeros], grid > 1 ? channels : 1, op.kind == kQuantize);
   }
 
+  void read_strides(int64_t id, hot::Strides& s) {
+    s.rank = small(tables_.count_of(id, tI32) / 2, 0, hot::kMostAxes);
+    const int32_t* numbers = tables_.numbers<int32_t>(id, 2 * s.rank, false);
+    for (int a = 0; a < s.rank; ++a) s.sizes[a] = numbers[2 * a], s.strides[a] = numbers[2 * a + 1];
+  }
+
   void read_taps(const Row& f, Op& op) {
     op.project.taps = small(f[oTaps], 1, 1 << 24);
     const int64_t positions = op.output < 0 ? 0 : plan_->values[(size_t)op.output].positions;
     const int64_t count = times(positions, op.project.taps);
-    op.project.table = tables_.numbers<int32_t>(f[oTable], count, op.kind == kPool);
+    read_window(f, op.project.window);
+    if (f[oAxisTaps] >= 0 && op.kind != kPool) throw Refused("a projection has taps of its own");
+    const bool listed = op.kind == kPool && op.project.window.rank == 0;
+    if (!listed && f[oTable] >= 0) throw Refused("an operation with a window has a table of taps");
+    op.project.table = tables_.numbers<int32_t>(f[oTable], count, listed);
     op.pool_weights = tables_.numbers<int32_t>(f[oPoolWeights], count, false);
+  }
+
+  // The axes; with lists [out][kernel] of taps and weights for each, one after the other, where there are any.
+  void read_window(const Row& f, hot::Window& w) {
+    w.rank = small(tables_.count_of(f[oWindow], tI32) / hot::kAxisNumbers, 0, hot::kMostAxes);
+    const int32_t* numbers = tables_.numbers<int32_t>(f[oWindow], w.rank * hot::kAxisNumbers, false);
+    int64_t listed = 0;
+    for (int a = 0; a < w.rank; ++a, numbers += hot::kAxisNumbers) {
+      w.axes[a] = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], nullptr, nullptr};
+      listed = plus(listed, times(numbers[1], numbers[5]));
+    }
+    const int32_t* taps = tables_.numbers<int32_t>(f[oAxisTaps], listed, false);
+    const int32_t* weights = tables_.numbers<int32_t>(f[oAxisWeights], listed, taps != nullptr);
+    for (int a = 0; taps && a < w.rank; ++a) {
+      const int64_t count = (int64_t)w.axes[a].kernel * w.axes[a].out;
+      w.axes[a].taps = taps, w.axes[a].weights = weights;
+      taps += count, weights += count;
+    }
   }
 
   void read_projection(const Row& f, Op& op) {
@@ -246,8 +275,8 @@ class Reader {
 
   Tables tables_;
   Packer packer_{tables_};
-  Row made_;                                                                     // operation that makes a value, or -1
-  std::map<std::tuple<const int32_t*, int32_t, int32_t>, const int32_t*> runs_;  // by table, taps, input positions
+  Row made_;                                // operation that makes a value, or -1
+  std::map<int64_t, const int32_t*> runs_;  // by the array of a window
   std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
 };
 

@@ -47,7 +47,7 @@ struct Plan {
   int64_t time_bytes = 0, still_bytes = 0;              // of an image
   int64_t local_time_bytes = 0, local_still_bytes = 0;  // of a position of a block
   Block parameters, weights;
-  std::vector<std::vector<int32_t>> runs;  // of tap tables
+  std::vector<std::vector<int32_t>> runs;  // of windows
 
   int64_t resident_bytes() const;  // of everything that stays
 };

@@ -1,5 +1,6 @@
 // Operations that look at one element of each input: combine, multiply, affine, clip, choice.
 #pragma once
+#include "hot/taps.h"
 #include "rows.h"
 
 namespace ptq {
@@ -15,6 +16,11 @@ struct Piece {
     return out;
   }
 };
+
+using hot::PTQ_ISA::StrideWalk;
+using hot::PTQ_ISA::TapWalk;
+
+static inline hot::Taps taps_of(const Projection& w) { return {w.taps, w.table ? nullptr : &w.window, w.table}; }
 
 // Whether every position and step of a value is another row, as many as those of the output.
 static inline bool is_like(const View& v, const View& out) {

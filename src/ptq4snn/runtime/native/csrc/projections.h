@@ -48,13 +48,14 @@ static void project_any(const Call& call, int begin, int end) {
   const Projection& w = call.op->project;
   Piece piece{call.scratch};
   int64_t *x = piece.take<int64_t>(w.cin), *y = piece.take<int64_t>(w.cout);
-  for (int p = begin; p < end; ++p)
+  TapWalk walk(taps_of(w), begin, piece.take<int32_t>(w.taps));
+  for (int p = begin; p < end; ++p) {
+    const int32_t* from = walk.next();
     for (int t = 0; t < call.out.steps; ++t) {
       std::memset(y, 0, (size_t)w.cout * 8);
       for (int k = 0; k < w.taps; ++k) {
-        const int from = w.table ? w.table[(int64_t)p * w.taps + k] : p;
-        if (from < 0) continue;
-        decode(call.in[0], from, t, x);
+        if (from[k] < 0) continue;
+        decode(call.in[0], from[k], t, x);
         add_tap(w, k, x, y);
       }
       const int32_t* bias = bias_of(w, p);
@@ -62,6 +63,7 @@ static void project_any(const Call& call, int begin, int end) {
       rescale_row(w, y);
       encode(call.out, p, t, y);
     }
+  }
 }
 
 // The input summed other steps than at calibration: W x shrinks or grows to the same unit, the bias stays.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "layout.h"
+#include "window.h"
 
 namespace ptq {
 
@@ -59,8 +60,9 @@ struct Neurons {
 
 struct Projection {
   int32_t taps, cin, cout, groups, bits, shift, narrow;
-  const int32_t* table;     // [positions][taps], or null: every position reads itself
-  const int32_t* runs;      // the table from the input's side (tap_runs.h), or null
+  hot::Window window;       // of rank 0 where every position reads itself, or a pool has a table
+  const int32_t* table;     // of a pool without a window: [positions][taps]
+  const int32_t* runs;      // the window from the input's side (tap_runs.h), or null
   const uint8_t* expanded;  // for events, where they stay in memory; else null
   const void* weights;      // packed for the hot kernels; int8 [taps][cin / groups][cout] for kProjectRows
   const int32_t* bias;      // [rows][padded cout]
@@ -82,6 +84,7 @@ struct Op {
   int64_t steps;  // at calibration, where the input is a sum over time; else 0
   const int64_t* coefficients;
   const int32_t *index, *signs, *shifts, *pool_weights;
+  hot::Strides index_strides;  // of rank 0: `index` has a row for each position; else one row, to which this is added
   const double *inverse, *zeros;  // of the input grid
   Fields fields;
   Neurons neuron;

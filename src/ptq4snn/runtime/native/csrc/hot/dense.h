@@ -24,6 +24,7 @@ struct Dense {
   typename D::B* weights;
   int32_t* start;  // [64] what sums begin at: the offset taken off
   const X** pointers;
+  int32_t* room;  // taps of a position
 
   // `range` bounds the positions of the input; with a null arena this only counts.
   Dense(const Layer& layer, const Source& s, int first_, int last_, Arena& arena) : l(layer), source(s) {
@@ -36,6 +37,7 @@ struct Dense {
     weights = arena.take<typename D::B>((size_t)l.taps * k * kTile);
     start = arena.take<int32_t>(kTile);
     pointers = arena.take<const X*>((size_t)l.taps * kDotRows);
+    room = arena.take<int32_t>((size_t)l.taps);
   }
 
   void copy_inputs() {
@@ -71,11 +73,11 @@ struct Dense {
     }
   }
 
-  // Inputs of position p at step 0.
-  void find_inputs(int p, const X** out) const {
-    const int32_t* table = l.tap_table ? l.tap_table + (int64_t)p * l.taps : &p;
+  // Inputs of the next position at step 0.
+  void find_inputs(TapWalk& walk, const X** out) const {
+    const int32_t* from = walk.next();
     const int64_t position = (int64_t)steps * k;
-    for (int tap = 0; tap < l.taps; ++tap) out[tap] = values + max_int(table[tap] - first, -1) * position;  // -1: pad
+    for (int tap = 0; tap < l.taps; ++tap) out[tap] = values + max_int(from[tap] - first, -1) * position;  // -1: pad
   }
 
   // The largest product of a value and a weight.
@@ -89,17 +91,18 @@ struct Dense {
     const int64_t rows = (int64_t)(end - begin) * steps;
     const int channels = min_int(kTile, l.cout - tile * kTile);
     const X** before = nullptr;
-    int p = begin, t = 0;  // of the next row
+    TapWalk walk(taps_of(l), begin, room);
+    int t = 0;  // of the next row
     for (int64_t row = 0; row < rows; row += kDotRows) {
       const int n = (int)(rows - row < kDotRows ? rows - row : kDotRows);
       for (int m = 0; m < n; ++m) {
         const X** inputs = pointers + m * l.taps;
         if (t == 0)
-          find_inputs(p, inputs);
+          find_inputs(walk, inputs);
         else
           for (int tap = 0; tap < l.taps; ++tap) inputs[tap] = before[tap] + k;
         before = inputs;
-        if (++t == steps) t = 0, ++p;
+        if (++t == steps) t = 0;
       }
       D::run({pointers, n, l.taps, k, weights, start, acc + row * kTile, channels}, most());
     }

@@ -30,7 +30,7 @@ struct Event {
   uint16_t* sums;            // [tile][half][rows][64]
   int32_t* wide;             // [tile][rows][64], where int16 is not enough
   int32_t *counts, *events;  // sums of the values of an input row, and under the taps of an output row
-  OwnRuns own;               // where the layer has no tap table
+  OwnRuns own;               // where the layer has no window
   Runs runs;
   Piece* kept;            // the pieces of the current class
   int room, pieces_kept;  // how many there can be, and are; -1: too many, they are cut anew for every chunk
@@ -45,7 +45,7 @@ struct Event {
         last(last_),
         begin(begin_),
         end(end_),
-        span{first_, begin_, end_},
+        span{first_, last_, begin_, end_},
         halves(halves_of(layer)),
         tiles(padded(layer.cout) / kTile),
         rows((int64_t)(end_ - begin_) * spikes.steps),
@@ -59,7 +59,7 @@ struct Event {
     wide = l.narrow ? nullptr : arena.take<int32_t>((size_t)(together * wide_each()));
     counts = arena.take<int32_t>((size_t)(together * in_rows));
     events = arena.take<int32_t>((size_t)(together * rows));
-    room = 2 * most_pieces(runs, halves);  // runs at the border of a range are cut
+    room = 2 * most_pieces(runs, halves, last - first);  // runs at the border of a range are cut
     kept = arena.take<Piece>((size_t)room);
   }
 
@@ -72,10 +72,10 @@ struct Event {
   template <class Each>
   void cut(const Chunk& k, const Each& each) const {
     for (const int32_t* at = runs.begin(k.tap_class); at < runs.end(k.tap_class);) {
-      const Run run(at);
+      Run run(at);
       at = run.end();
-      if (run.first >= last || run.first + (run.count - 1) * run.step < first) continue;
-      for (int i = 0; i < run.count;) i = cut_from(k, run, i, each);
+      for (int n = 0; n < run.repeats; ++n, run.go_on())
+        for (int i = 0; span.meets(run) && i < run.count;) i = cut_from(k, run, i, each);
     }
   }
 
@@ -96,8 +96,8 @@ struct Event {
     piece.in.channel = channel_bytes(k, halves);
     piece.words = s.data + (run.first + (int64_t)i * run.step) * position;
     for (int r = 0; r < run.readers; ++r) {
-      const int rank = run.pairs[2 * r] - k.rank, to = run.pairs[2 * r + 1] + i * run.out_step;
-      if (rank < 0 || rank >= k.ranks || !span.has(to)) continue;
+      const int rank = run.rank(r) - k.rank, to = run.to(r) + i * run.out_step;
+      if (rank < 0 || rank >= k.ranks || to < begin || to >= end) continue;
       for (int j = 0; j < across; ++j) {
         piece.slots.offset[piece.used] = (int64_t)(rank * across + j) * kTile;
         piece.slots.to[piece.used] = sums + (j * rows + (int64_t)(to - begin) * s.steps) * kTile;
@@ -118,12 +118,16 @@ struct Event {
 
   // The first position behind i whose readers in the range are others.
   int same_readers(const Run& run, int i) const {
-    for (int next = i + 1; next < run.count; ++next)
-      for (int r = 0; r < run.readers; ++r) {
-        const int to = run.pairs[2 * r + 1];
-        if (span.has(to + i * run.out_step) != span.has(to + next * run.out_step)) return next;
-      }
-    return run.count;
+    int stop = run.count;
+    for (int r = 0; r < run.readers; ++r) {
+      int from, until;
+      span.inside(run, run.to(r), &from, &until);
+      if (i < from)
+        stop = min_int(stop, from);
+      else if (i < until)
+        stop = min_int(stop, until);
+    }
+    return stop;
   }
 
   // Packed weights of a chunk, from its first to its last tap.

@@ -19,6 +19,7 @@ struct GroupedSums {
   int16_t* weights;      // [taps][each][64]
   const X** inputs;      // of the taps of a position that are inside, at step 0
   const int16_t** rows;  // their weights
+  int32_t* room;         // taps of a position
 
   GroupedSums(const Grouped& grouped, const Source& s, int first_, int last_, Arena& arena) : g(grouped), source(s) {
     first = first_, last = last_, steps = steps_of(s);
@@ -29,6 +30,7 @@ struct GroupedSums {
     weights = arena.take<int16_t>((size_t)g.layer.taps * each * kTile);
     inputs = arena.take<const X*>((size_t)g.layer.taps);
     rows = arena.take<const int16_t*>((size_t)g.layer.taps);
+    room = arena.take<int32_t>((size_t)g.layer.taps);
   }
 
   void copy_inputs() {
@@ -54,22 +56,22 @@ struct GroupedSums {
     expand_words(packed, g.layer.taps, each, g.layer.bits, weights);
   }
 
-  // The taps of a position that are inside.
-  int find_taps(int tile, int p) {
-    const Layer& l = g.layer;
+  // The taps of the next position that are inside.
+  int find_taps(int tile, TapWalk& walk) {
+    const int32_t* from = walk.next();
     int n = 0;
-    for (int tap = 0; tap < l.taps; ++tap) {
-      const int from = l.tap_table ? l.tap_table[(int64_t)p * l.taps + tap] : p;
-      if (from < 0) continue;
-      inputs[n] = values + (int64_t)(from - first) * steps * each * width + tile * kTile;
+    for (int tap = 0; tap < g.layer.taps; ++tap) {
+      if (from[tap] < 0) continue;
+      inputs[n] = values + (int64_t)(from[tap] - first) * steps * each * width + tile * kTile;
       rows[n++] = weights + (int64_t)tap * each * kTile;
     }
     return n;
   }
 
   void run(int tile, int begin, int end, int32_t* acc) {
+    TapWalk walk(taps_of(g.layer), begin, room);
     for (int p = begin; p < end; ++p) {
-      const int n = find_taps(tile, p);
+      const int n = find_taps(tile, walk);
       for (int t = 0; t < steps; ++t, acc += kTile) {
         uint32_t sum[kTile] = {};
         for (int tap = 0; tap < n; ++tap) {
@@ -108,8 +110,9 @@ struct GroupedSums {
   // The same as `run` where sums are proven to fit int16; X is int16.
   void run_words(int tile, int begin, int end, int16_t* acc) {
     const int channels = min_int(kTile, g.layer.cout - tile * kTile);
+    TapWalk walk(taps_of(g.layer), begin, room);
     for (int p = begin; p < end; ++p, acc += steps * kTile) {
-      const int n = find_taps(tile, p);
+      const int n = find_taps(tile, walk);
       int t = 0;
       for (; t + 4 <= steps; t += 4) add_words<4>(n, t, channels, acc + t * kTile);
       for (; t < steps; ++t) add_words<1>(n, t, channels, acc + t * kTile);
@@ -143,7 +146,7 @@ static inline bool fits_words(const Source& s) { return s.spikes || s.rows->type
 
 static size_t grouped_scratch(const Grouped& g, const Source& s, int, int range) {
   Arena arena = {nullptr, 0};
-  const int positions = s.spikes ? s.spikes->positions : s.rows->positions;
+  const int positions = input_room(g.layer, s, range);
   if (by_masks(g, s)) {
     MaskedSums sums(g.layer, *s.spikes, arena);
   } else if (fits_words(s)) {

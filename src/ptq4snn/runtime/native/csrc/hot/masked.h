@@ -3,6 +3,7 @@
 #pragma once
 
 #include "expand.h"
+#include "ranges.h"
 #include "sinks.h"
 
 namespace ptq {
@@ -26,11 +27,13 @@ struct MaskedSums {
   int16_t* weights;         // [taps][64]
   const uint64_t** inputs;  // of the taps of a position that are inside, at step 0
   const int16_t** rows;     // their weights
+  int32_t* room;            // taps of a position
 
   MaskedSums(const Layer& layer, const Spikes& spikes, Arena& arena) : l(layer), s(spikes) {
     weights = arena.take<int16_t>((size_t)l.taps * kTile);
     inputs = arena.take<const uint64_t*>((size_t)l.taps);
     rows = arena.take<const int16_t*>((size_t)l.taps);
+    room = arena.take<int32_t>((size_t)l.taps);
   }
 
   void expand(int tile) {
@@ -38,14 +41,14 @@ struct MaskedSums {
     expand_words(packed, l.taps, 1, l.bits, weights);
   }
 
-  int find_taps(int tile, int p) const {
-    const int32_t* table = l.tap_table ? l.tap_table + (int64_t)p * l.taps : &p;
+  int find_taps(int tile, TapWalk& walk) const {
+    const int32_t* from = walk.next();
     const int64_t position = (int64_t)s.steps * s.words;
     int n = 0;
     for (int tap = 0; tap < l.taps; ++tap) {
-      inputs[n] = s.data + max_int(table[tap], 0) * position + tile;
+      inputs[n] = s.data + max_int(from[tap], 0) * position + tile;
       rows[n] = weights + tap * kTile;
-      n += table[tap] >= 0;
+      n += from[tap] >= 0;
     }
     return n;
   }
@@ -89,8 +92,9 @@ struct MaskedSums {
 
   void run(int tile, int begin, int end, int16_t* acc) const {
     const bool half = l.cout - tile * kTile <= 32;
+    TapWalk walk(taps_of(l), begin, room);
     for (int p = begin; p < end; ++p, acc += s.steps * kTile) {
-      const int n = find_taps(tile, p);
+      const int n = find_taps(tile, walk);
       half ? add_position<1>(n, acc) : add_position<2>(n, acc);
     }
   }

@@ -17,15 +17,18 @@ struct Piece {
   int used;
 };
 
-// Pieces of all positions: so many at most in any chunk.
-static int most_pieces(const Runs& runs, int halves) {
+// Pieces of `positions` that follow each other: so many at most in any chunk.
+static int most_pieces(const Runs& runs, int halves, int positions) {
   int most = 0;
   for (int c = 0; c < runs.classes; ++c) {
     const int ranks = runs.class_start[c + 1] - runs.class_start[c];
     const int across = kChunkRows / balanced(ranks, kChunkRows / halves);
     int n = 0;
-    for (const int32_t* at = runs.begin(c); at < runs.end(c); at = Run(at).end())
-      n += parts(Run(at).readers * across, kSlots);
+    for (const int32_t* at = runs.begin(c); at < runs.end(c); at = Run(at).end()) {
+      const Run run(at);
+      const int repeats = run.again > 0 ? min_int(run.repeats, positions / run.again + 2) : run.repeats;
+      n += repeats * parts(run.readers * across, kSlots);
+    }
     most = max_int(most, n);
   }
   return most;

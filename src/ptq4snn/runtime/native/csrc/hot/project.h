@@ -75,7 +75,7 @@ static inline double most_events(const Layer& l) {
 }
 
 static inline bool can_use_events(const Layer& l, const Source& s) {
-  return s.spikes && l.path != Path::Dense && (!l.tap_table || l.runs) && most_events(l) > 0;
+  return s.spikes && l.path != Path::Dense && (l.window->rank == 0 || l.runs) && most_events(l) > 0;
 }
 
 static Path choose(const Layer& l, const Source& s, int begin, int end) {
@@ -139,7 +139,7 @@ static size_t project_scratch(const Layer& l, const Source& s, int, int range, b
   Arena kept = {nullptr, 0};
   const State some = {nullptr, nullptr};
   States states(state ? &some : nullptr, l.cout, range, kept);
-  const int positions = positions_of(s);
+  const int positions = input_room(l, s, range);
   const bool events = can_use_events(l, s);
   size_t dense = 0, event = 0;
   if (!events || l.path != Path::Event) dense = any_dense_scratch(l, s, positions, range);

@@ -1,7 +1,7 @@
 // Which inputs a range of outputs reads, and how many events are in them.
 #pragma once
 
-#include "vector.h"
+#include "taps.h"
 
 namespace ptq {
 namespace hot {
@@ -16,22 +16,19 @@ static inline Spikes image_of(Spikes s, const Images& images, int i) {
 
 // Positions of the input among which [begin, end) reads: [first, last).
 static inline void input_range(const Layer& l, const Source& s, int begin, int end, int* first, int* last) {
-  if (!l.tap_table) {
-    *first = begin, *last = end;
-    return;
-  }
+  *first = begin, *last = end;
+  if (l.window->rank == 0) return;
+  if (end - begin < l.positions) return window_range(*l.window, begin, end, first, last);
   *first = 0, *last = positions_of(s);
-  if (end - begin >= l.positions) return;
-  int lo = INT32_MAX, hi = -1;
-  for (int64_t i = (int64_t)begin * l.taps; i < (int64_t)end * l.taps; ++i) {
-    const int p = l.tap_table[i];
-    if (p < 0) continue;
-    lo = p < lo ? p : lo;
-    hi = p > hi ? p : hi;
-  }
-  *first = hi < 0 ? 0 : lo;
-  *last = hi + 1;
 }
+
+// At most so many positions of the input are between the first and the last that `range` outputs read.
+static inline int input_room(const Layer& l, const Source& s, int range) {
+  if (l.window->rank == 0) return range;
+  return range < l.positions ? most_inputs(*l.window, range) : positions_of(s);
+}
+
+static inline Taps taps_of(const Layer& l) { return {l.taps, l.window, nullptr}; }
 
 // Sums of the values of rows of `width` words, into `out` where it is not null; the sum of all.
 template <int planes, bool single>

@@ -76,13 +76,14 @@ static inline void take_larger(uint64_t* o, const uint64_t* x, int planes, int s
 }
 
 // The largest of spikes in one plane: all steps of a position are words that follow each other.
-static void any_pool(const Spikes& in, const int32_t* table, int taps, uint64_t* out, int begin, int end) {
+static void any_pool(const Spikes& in, const Taps& taps, uint64_t* out, int begin, int end, int32_t* room) {
   const int64_t row = (int64_t)in.steps * in.words;
+  TapWalk walk(taps, begin, room);
   for (int p = begin; p < end; ++p) {
     uint64_t* __restrict o = out + p * row;
-    const int32_t* from = table + (int64_t)p * taps;
+    const int32_t* from = walk.next();
     std::memset(o, 0, (size_t)row * 8);
-    for (int k = 0; k < taps; ++k) {
+    for (int k = 0; k < taps.count; ++k) {
       if (from[k] < 0) continue;
       const uint64_t* x = in.data + from[k] * row;
       for (int64_t w = 0; w < row; ++w) o[w] |= x[w];
@@ -90,20 +91,22 @@ static void any_pool(const Spikes& in, const int32_t* table, int taps, uint64_t*
   }
 }
 
-static void max_pool(const Spikes& in, const int32_t* table, int taps, uint64_t* out, int begin, int end) {
-  if (in.planes == 1) return any_pool(in, table, taps, out, begin, end);
+static void max_pool(const Spikes& in, const Taps& taps, uint64_t* out, int begin, int end, int32_t* room) {
+  if (in.planes == 1) return any_pool(in, taps, out, begin, end, room);
   const int64_t row = (int64_t)in.planes * in.words;
-  for (int p = begin; p < end; ++p)
+  TapWalk walk(taps, begin, room);
+  for (int p = begin; p < end; ++p) {
+    const int32_t* from = walk.next();
     for (int t = 0; t < in.steps; ++t) {
       uint64_t* o = out + ((int64_t)p * in.steps + t) * row;
       std::memset(o, 0, (size_t)row * 8);
-      for (int k = 0; k < taps; ++k) {
-        const int from = table[(int64_t)p * taps + k];
-        if (from < 0) continue;
-        const uint64_t* x = in.data + ((int64_t)from * in.steps + t) * row;
+      for (int k = 0; k < taps.count; ++k) {
+        if (from[k] < 0) continue;
+        const uint64_t* x = in.data + ((int64_t)from[k] * in.steps + t) * row;
         for (int w = 0; w < in.words; ++w) take_larger(o + w, x + w, in.planes, in.words);
       }
     }
+  }
 }
 
 static void spikes_to_rows(const Spikes& in, const RowsOut& out, int begin, int end) {
