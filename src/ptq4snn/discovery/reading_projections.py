@@ -127,7 +127,7 @@ def _row_order(calls: list[ProjectionCall], batch: int) -> RowOrder | None:
     """Of a single call whose rows have the steps 0..T-1, each `apart` times, over and over."""
     steps = calls[0].steps
     count = max(steps, default=0) + 1
-    if len(calls) > 1 or count == 1 or batch == 1 or len(steps) % (batch * count):
+    if len(calls) > 1 or count == 1 or steps[0] or batch == 1 or len(steps) % (batch * count):
         return None
     apart = next(i for i, t in enumerate(steps) if t)
     once = [t for t in range(count) for _ in range(apart)]
