@@ -30,7 +30,7 @@ from ptq4snn.rounding.stage import round_weights
 
 LEAK = 0.75
 T, B, N = 5, 3, 4  # steps, samples, tokens
-SBC = RECIPE.replace(rounding="sbc")
+SBC = RECIPE.replace(rounding="sbc", weight_allocation="uniform")  # RECIPE has 3 bits
 soft = functools.partial(LIF, tau=4.0, v_reset=None, v_threshold=0.6)
 
 
