@@ -68,10 +68,14 @@ class Assembly:
         n = self.lattice.neurons[name]  # other couplings than the bridge are what their authors did
         judged = self.bridged(name) and bool((n.theta > 0).all())  # replay measures in thresholds
         trace = self.traces.get(name) if judged else None
+        if trace is None and name in self.lattice.tables:
+            return self.lattice.tables[name]
         shifts = trace is not None and self.recipe.zero_point == "channel" and self.in_budget(name)
         ks, floor = self.exponents(n), self.floor(name)
         view = NeuronView(self.seen.neurons[name], n.theta, n.scale, n.own, ks, shifts, floor)
-        return ExponentTable(view, SquaredError() if trace is None else Replay(self.dynamics(n), trace))
+        if trace is not None:
+            return ExponentTable(view, Replay(self.dynamics(n), trace))
+        return self.lattice.tables.setdefault(name, ExponentTable(view, SquaredError()))
 
     def retrace(self, name: str, trace: Trace) -> None:
         """Judge a neuron by other currents from now on."""

@@ -193,7 +193,6 @@ def test_a_singular_hessian_is_damped_and_a_hopeless_one_is_left_nearest() -> No
 def test_a_layer_that_is_given_up_is_named(monkeypatch: pytest.MonkeyPatch, observed: Any) -> None:
     from ptq4snn.bridge.lattice import Lattice
     from ptq4snn.recipe import Recipe
-    from ptq4snn.rounding import gptq
     from ptq4snn.rounding.network import Network
 
     recipe = Recipe(rounding="gptq")

@@ -51,17 +51,18 @@ class Dynamics:
     most: int = 1  # spikes of a step
 
     def fires(self, h: Tensor) -> Tensor:
-        """Whether, or how often."""
+        """Ones and zeros, or how often, in the type of h: bool is slower."""
         if self.most > 1:
             return (h / self.theta).floor_().clamp_(0, self.most)
-        return h > self.theta if self.strict else h >= self.theta
+        return (torch.gt if self.strict else torch.ge)(h, self.theta, out=torch.empty_like(h))
 
     def after(self, h: Tensor, s: Tensor) -> Tensor:
+        """The state that spikes s, in the type of h, leave; it takes the place of h."""
         if self.reset == "hard":
-            h = h.masked_fill(s.bool(), 0.0)
+            h.mul_(torch.eq(s, 0, out=torch.empty_like(s)))
         elif self.reset == "soft":
-            h = h - self.rho * s
-        return h if self.floor is None else h.clamp_min(self.floor)
+            h.sub_(self.rho * s)
+        return h if self.floor is None else h.clamp_min_(self.floor)
 
 
 def charged(current: Tensor, v: Tensor, leak: Tensor) -> Tensor:
@@ -70,10 +71,11 @@ def charged(current: Tensor, v: Tensor, leak: Tensor) -> Tensor:
 
 
 def settle(v: Tensor, step: Tensor, levels: Levels, offset: Tensor | None) -> Tensor:
-    """The stored state [C, n] as a real number; `offset` in [0, 1) dithers, without it halves go to even."""
-    q = v / step
-    q = q.round_() if offset is None else q.add_(offset).floor_()
-    return torch.clamp(q, *levels).mul_(step)
+    """The stored state [C, n] as a real number, in the place of v; `offset` in [0, 1) dithers, without it
+    halves go to even."""
+    v.div_(step)
+    v = v.round_() if offset is None else v.add_(offset).floor_()
+    return v.clamp_(*levels).mul_(step)
 
 
 def offsets(places: Tensor, t: int) -> Tensor:
@@ -91,12 +93,11 @@ class Reference:
 
     @classmethod
     def of(cls, neuron: Dynamics, trace: Trace) -> Reference:
-        potentials = torch.empty_like(trace.currents)
+        potentials, spikes = torch.empty_like(trace.currents), trace.spikes.float()
         v = torch.zeros_like(trace.currents[0])
-        for t, (current, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
-            potentials[t] = charged(current, v, neuron.leak)
-            v = neuron.after(potentials[t], fired)
-        return cls(potentials, trace.spikes.float())
+        for current, fired, h in zip(trace.currents, spikes, potentials, strict=True):
+            v = neuron.after(h.copy_(charged(current, v, neuron.leak)).clone(), fired)
+        return cls(potentials, spikes)
 
     def some(self, every: int) -> Reference:
         """Of every n-th trajectory."""
@@ -122,7 +123,7 @@ def replay_cost(
     for t, current in enumerate(trace.currents):
         h = charged(current, v, neuron.leak)
         s = neuron.fires(h)
-        difference = s.float() - known.fired[t]
+        difference = s - known.fired[t]
         drift += difference
         flips += difference.abs_()
         apart += (h - known.potentials[t]).div_(theta).abs_().clamp_max_(1)
@@ -142,7 +143,7 @@ def _synapse_cost(
         emitted, reference = (charged(x, i, synapse.leak) for i in (current, exact))
         h = charged(current if synapse.carried else emitted, v, membrane.leak)
         s = membrane.fires(h)
-        difference = s.float() - fired.float()
+        difference = s - fired.float()
         flips += difference.abs()
         drift += difference
         apart += ((emitted - reference) / membrane.theta).abs_().clamp_max_(1)

@@ -141,7 +141,8 @@ class NeuronMeter:
         t = self._step(s, t)
         self._fired("after", s, t)
         if self.info.carries_state:
-            self.saturated.add(t, self.core.clipped(h, s).count_nonzero(), v.numel())
+            clipped = self.core.clipped(h, s).flatten(1).sum(1)  # whole numbers of one sample: exact
+            self.saturated.add(t, clipped.double().sum(), v.numel())
         if not self.held:  # the quantized model took more steps than the float one: nothing to compare with
             return
         spikes, state = self.held.popleft()

@@ -163,11 +163,14 @@ class IntegerCore(NeuronCore):
         return super().step(x, v, t)
 
     def clipped(self, h: Tensor, s: Tensor) -> Tensor:
-        """Where the state that follows (h, s) does not fit its bits."""
+        """Ones where the state that follows (h, s) does not fit its bits, else zeros."""
         h = self._after_reset(h, s)
-        q = (h.double() * self._get("settle_by", torch.float64)).round()
-        above = q > self._get("hi", torch.float64)
-        return above if self.spec.floor is not None else above | (q < self._get("lo", torch.float64))
+        if self.wide_settle:
+            h = h.double()
+        q = (h * self._get("settle_by", h.dtype)).round_()
+        lo, hi = self._get("lo", q.dtype), self._get("hi", q.dtype)
+        kept = torch.clamp(q, None if self.spec.floor is not None else lo, hi)  # type: ignore[call-overload]
+        return torch.ne(q, kept, out=kept)
 
     def emitted(self, h: Tensor, v: Tensor | None) -> Tensor:
         """A[t], or rshift(Vq[t-1] m, n): a current in units."""

@@ -71,7 +71,7 @@ class NeuronObserver:
         theta = self._theta(v)
         self.held, self.size = [], 0
         st, channels = self.statistics, self.layout.channels
-        st.spikes += s.sum((0, 2), dtype=torch.float64).long().cpu()
+        st.spikes += s.sum(2).sum(0, dtype=torch.float64).long().cpu()  # of a row exact in any type
         st.steps += s.shape[0] * s.shape[2]
         low, high = ((f((0, 2)) / theta).double().cpu() for f in (v.amin, v.amax))
         st.low, st.high = torch.minimum(st.low, low), torch.maximum(st.high, high)
