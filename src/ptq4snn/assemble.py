@@ -13,7 +13,7 @@ from torch import Tensor
 from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, choose_scales
 from ptq4snn.bridge.lattice import SYNAPTIC, Lattice, NeuronLattice, ProjectionLattice
 from ptq4snn.bridge.objective import SquaredError
-from ptq4snn.bridge.replay import Dynamics, Replay
+from ptq4snn.bridge.replay import ChannelCosts, Dynamics, Replay
 from ptq4snn.bridge.weights import per_channel
 from ptq4snn.discovery.folding import Folded, MirrorSpec
 from ptq4snn.errors import RecipeError
@@ -46,6 +46,8 @@ class Assembly:
     lattice: Lattice
     traces: dict[str, Trace] = field(default_factory=dict)
     thresholds: dict[str, Tensor] = field(default_factory=dict)  # [C] where a correction moved them
+    # what replay said of each neuron on the float network's currents; nothing in it changes a result
+    flips: dict[str, ChannelCosts] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.tables = {n: self.table(n) for n in self.lattice.neurons}

@@ -12,7 +12,7 @@ potential stays nearer to the float one's is better.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import torch
@@ -23,7 +23,7 @@ from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.channel_statistics import ChannelStatistics
 from ptq4snn.observation.traces import Trace
 
-__all__ = ["Dynamics", "Reference", "Replay", "raised", "replay_cost"]
+__all__ = ["ChannelCosts", "Dynamics", "Reference", "Replay", "raised", "replay_cost"]
 
 COUNT_WEIGHT, RATE_WEIGHT = 0.5, 2.0
 COARSEST = 1  # a step is at most 2 theta
@@ -63,6 +63,14 @@ class Dynamics:
         elif self.reset == "soft":
             h.sub_(self.rho * s)
         return h if self.floor is None else h.clamp_min_(self.floor)
+
+
+    def of_channels(self, index: Tensor) -> Dynamics:
+        """Of some channels only."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        vectors = {n: v[index] for n, v in values.items() if isinstance(v, Tensor) and len(v) > 1}
+        behind = None if self.behind is None else self.behind.of_channels(index)
+        return replace(self, **vectors, behind=behind)
 
 
 def charged(current: Tensor, v: Tensor, leak: Tensor) -> Tensor:
@@ -131,6 +139,29 @@ def replay_cost(
         v = settle(neuron.after(h, s), step, levels, offset)
     each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
     return each + RATE_WEIGHT * drift.mean(1, dtype=torch.float64).abs()
+
+
+class ChannelCosts:
+    """`replay_cost` of one neuron, whose channels are run again only with steps and levels they have not had:
+    allocations that are tried one after the other have most channels in common."""
+
+    def __init__(self, neuron: Dynamics, trace: Trace) -> None:
+        self.neuron, self.trace = neuron, trace
+        self.known: list[dict[tuple[float, float, float], float]] = [{} for _ in trace.places]
+
+    def of(self, step: Tensor, levels: Levels) -> Tensor:
+        """Cost [C] of steps [C] and levels [C, 1]."""
+        low, high = levels
+        keys = list(zip(step.tolist(), low[:, 0].tolist(), high[:, 0].tolist(), strict=True))
+        new = [c for c, key in enumerate(keys) if key not in self.known[c]]
+        if new:
+            index, t = torch.tensor(new), self.trace
+            some = Trace(t.currents[:, index], t.spikes[:, index], t.places[index])
+            neuron = self.neuron.of_channels(index)
+            found = replay_cost(neuron, some, step[index], (low[index], high[index])).tolist()
+            for c, cost in zip(new, found, strict=True):
+                self.known[c][keys[c]] = cost
+        return torch.tensor([self.known[c][key] for c, key in enumerate(keys)], dtype=torch.float64)
 
 
 def _synapse_cost(

@@ -143,7 +143,7 @@ class RealReader:
     def see(self, _m: nn.Module, args: Any) -> None:
         x = args[0].detach()
         self.largest = max(self.largest, float(x.abs().amax()) if x.numel() else 0.0)
-        self.whole = self.whole and x.dtype == torch.float32 and bool((x == x.round()).all())
+        self.whole = self.whole and x.dtype == torch.float32 and _whole(x)
 
     def __call__(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
         if torch.is_grad_enabled() or not 0 < self.largest < inf:  # a rounded number has no gradient
@@ -176,19 +176,28 @@ class RealReader:
         rows = weight.double().flatten(1)
         most = 2.0 ** frexp(ROOM * self.largest)[1]
         bits = SINGLE - frexp(most * rows.shape[1])[1]
-        whole = bits >= PIECE and bool((x == x.round()).all())
-        if not whole or float(x.abs().amax()) > most:
+        if bits < PIECE or not _whole(x) or float(x.abs().amax()) > most:
             return None
-        x, sums = _channels_last(x, weight.dim()), []
+        x, axis = _channels_last(x, weight.dim()), channel_axis(module)
         step = next_power(rows.abs().amax(1)) / 2**bits
+        pieces, steps = [], []
         for _ in range(2):
-            integers = (rows / step[:, None]).round()
-            shape = [1] * x.dim()
-            shape[channel_axis(module)] = -1
-            sums.append(_apply(module, x, integers.view_as(weight).to(x)) * step.to(x).view(shape))
-            rows, step = rows - integers * step[:, None], step / 2 ** (bits + 1)
-        y: Tensor = sums[0] + sums[1]
-        return y.contiguous()
+            pieces.append((rows / step[:, None]).round())
+            steps.append(step)
+            rows, step = rows - pieces[-1] * step[:, None], step / 2 ** (bits + 1)
+        if getattr(module, "groups", 1) == 1:  # both at once: they read the same
+            sums = _apply(module, x, torch.cat(pieces).view(-1, *weight.shape[1:]).to(x)).chunk(2, axis)
+        else:
+            sums = tuple(_apply(module, x, piece.view_as(weight).to(x)) for piece in pieces)
+        shape = [1] * x.dim()
+        shape[axis] = -1
+        first, second = (y * s.to(x).view(shape) for y, s in zip(sums, steps, strict=True))
+        return first.add_(second).contiguous()
+
+
+def _whole(x: Tensor) -> bool:
+    """Whether all are whole numbers, and finite."""
+    return not x.numel() or float((x - x.round()).abs_().amax()) == 0
 
 
 def _channels_last(x: Tensor, rank: int) -> Tensor:

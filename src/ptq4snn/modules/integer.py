@@ -110,11 +110,12 @@ class IntegerCore(NeuronCore):
         theta = self._get("theta", h.dtype)
         if self.plan.most > 1:
             return self._count(h, theta)
-        if tracked(h):  # the model's surrogate at (A - theta_q) * unit
-            soft = self.spec.surrogate((h - theta) * self._get("unit", h.dtype)).float()
-            return (h >= theta).float() + (soft - soft.detach())
         spikes = torch.empty(h.shape, dtype=torch.float32, device=h.device)
-        return torch.ge(h, theta, out=spikes)
+        spikes = torch.ge(h.detach(), theta, out=spikes)
+        if not tracked(h):
+            return spikes
+        soft = self.spec.surrogate((h - theta) * self._get("unit", h.dtype)).float()  # at (A - theta_q) * unit
+        return (soft - soft.detach()).add_(spikes)
 
     def _count(self, h: Tensor, theta: Parameter) -> Tensor:
         """floor(A / theta_q), 0 .. most: whole numbers below 2^24 (2^53) divide to the right side of every
