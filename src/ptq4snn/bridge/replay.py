@@ -11,9 +11,10 @@ potential stays nearer to the float one's is better.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -32,7 +33,9 @@ PREVIEW = 256  # trajectories that tell which candidates are worth all of them
 WORTH = 3  # times fewer than there are, at least
 FINALISTS = 8  # of a channel
 TIE = 0.01  # of a whole threshold of difference, so that it only decides between equals
-Levels = tuple[Tensor, ...]  # least and largest level, for all channels or [C, 1]
+T = TypeVar("T")
+TOGETHER = 2**16  # values of a state that are run at once, so that they stay in the cache
+Levels = tuple[Tensor, ...]  # least and largest level, [C, 1]
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,6 @@ class Dynamics:
             h.sub_(self.rho * s)
         return h if self.floor is None else h.clamp_min_(self.floor)
 
-
     def of_channels(self, index: Tensor) -> Dynamics:
         """Of some channels only."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -83,7 +85,8 @@ def settle(v: Tensor, step: Tensor, levels: Levels, offset: Tensor | None) -> Te
     halves go to even."""
     v.div_(step)
     v = v.round_() if offset is None else v.add_(offset).floor_()
-    return v.clamp_(*levels).mul_(step)
+    low, high = levels  # clamp itself is slow with tensors that are spread
+    return torch.minimum(torch.maximum(v, low, out=v), high, out=v).mul_(step)
 
 
 def offsets(places: Tensor, t: int) -> Tensor:
@@ -116,18 +119,19 @@ def replay_cost(
     neuron: Dynamics, trace: Trace, step: Tensor, levels: Levels, trained: Tensor | None = None,
     reference: Reference | None = None,
 ) -> Tensor:  # fmt: skip
-    """Cost [C] of storing the state in steps of `step` [C], from the least to the largest of `levels`.
+    """Cost [C] of storing the state in steps of `step` [C], from the least to the largest of `levels`; of
+    several candidates at once, [n, C] with levels [n, C, 1], cost [n, C].
 
     Potentials are compared in parts of the threshold `trained` [C, 1]; None: it is the neuron's. `reference`
     saves time where it is known.
     """
-    step = step.float()[:, None]
+    step = step.float()[..., None]
     if neuron.behind is not None:
         return _synapse_cost(neuron, neuron.behind, trace, step, levels)
     theta = neuron.theta if trained is None else trained
     known = Reference.of(neuron, trace) if reference is None else reference
-    v = torch.zeros_like(trace.currents[0])
-    flips, drift, apart = torch.zeros_like(v), torch.zeros_like(v), torch.zeros_like(v)
+    shape = (*step.shape[:-1], trace.currents.shape[2])
+    v, flips, drift, apart = (torch.zeros(shape) for _ in range(4))
     for t, current in enumerate(trace.currents):
         h = charged(current, v, neuron.leak)
         s = neuron.fires(h)
@@ -137,8 +141,8 @@ def replay_cost(
         apart += (h - known.potentials[t]).div_(theta).abs_().clamp_max_(1)
         offset = offsets(trace.places, t) if neuron.rounding == "dither" else None
         v = settle(neuron.after(h, s), step, levels, offset)
-    each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
-    return each + RATE_WEIGHT * drift.mean(1, dtype=torch.float64).abs()
+    each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(-1, dtype=torch.float64)
+    return each + RATE_WEIGHT * drift.mean(-1, dtype=torch.float64).abs()
 
 
 class ChannelCosts:
@@ -168,8 +172,9 @@ def _synapse_cost(
     synapse: Dynamics, membrane: Dynamics, trace: Trace, step: Tensor, levels: Levels
 ) -> Tensor:
     """The same for a synaptic current: what counts are the spikes of the membrane behind it."""
-    current, exact, v = (torch.zeros_like(trace.currents[0]) for _ in range(3))
-    flips, drift, apart = (torch.zeros_like(v) for _ in range(3))
+    shape = (*step.shape[:-1], trace.currents.shape[2])
+    current, v, flips, drift, apart = (torch.zeros(shape) for _ in range(5))
+    exact = torch.zeros_like(trace.currents[0])
     for t, (x, fired) in enumerate(zip(trace.currents, trace.spikes, strict=True)):
         emitted, reference = (charged(x, i, synapse.leak) for i in (current, exact))
         h = charged(current if synapse.carried else emitted, v, membrane.leak)
@@ -181,8 +186,8 @@ def _synapse_cost(
         v, exact = membrane.after(h, s), reference
         offset = offsets(trace.places, t) if synapse.rounding == "dither" else None
         current = settle(emitted, step, levels, offset)
-    each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(1, dtype=torch.float64)
-    return each + RATE_WEIGHT * drift.mean(1, dtype=torch.float64).abs()
+    each = (flips + COUNT_WEIGHT * drift.abs() + TIE * apart).mean(-1, dtype=torch.float64)
+    return each + RATE_WEIGHT * drift.mean(-1, dtype=torch.float64).abs()
 
 
 class Replay:
@@ -204,11 +209,13 @@ class Replay:
         cost = (self._hopeless() + away).expand(len(zeros), *away.shape).clone()
         few = self._preview
         open_to = away == 0  # [C, n]
-        for i in open_to.any(0).nonzero().flatten().tolist():
-            for z, zero in enumerate(zeros):
-                levels = self._levels(bits, torch.full((len(scales),), zero), scales[:, i])
-                found = replay_cost(self.neuron, few.trace, scales[:, i], levels, reference=few.reference)
-                cost[z, :, i] = torch.where(open_to[:, i], found, cost[z, :, i])
+        tried = [(z, i) for i in open_to.any(0).nonzero().flatten().tolist() for z in range(len(zeros))]
+        for part in few.parts(tried):
+            step = torch.stack([scales[:, i] for _, i in part])  # [n, C]
+            zero = torch.tensor([zeros[z] for z, _ in part])[:, None].expand_as(step)
+            found = self._costs(few, step, bits, zero)
+            for (z, i), found_here in zip(part, found, strict=True):
+                cost[z, :, i] = torch.where(open_to[:, i], found_here, cost[z, :, i])
         return cost if few is self._whole else self._closely(cost, scales, bits, zeros)
 
     def _closely(self, cost: Tensor, scales: Tensor, bits: int, zeros: Sequence[int]) -> Tensor:
@@ -217,20 +224,26 @@ class Replay:
         best = rows.sort(dim=1, stable=True).indices[:, :FINALISTS]  # of equal costs the first
         index = torch.arange(len(scales))
         final = torch.empty(best.shape, dtype=cost.dtype)
-        for place, at in enumerate(best.unbind(1)):
+        for part in whole.parts(list(enumerate(best.unbind(1)))):
+            at = torch.stack([places for _, places in part])  # [n, C]
             step = scales[index, at % scales.shape[1]]
-            levels = self._levels(bits, torch.tensor(zeros)[at // scales.shape[1]], step)
-            found = replay_cost(self.neuron, whole.trace, step, levels, reference=whole.reference)
-            final[:, place] = torch.where(rows[index, at] < self._hopeless(), found, rows[index, at])
+            found = self._costs(whole, step, bits, torch.tensor(zeros)[at // scales.shape[1]])
+            known = rows[index, at]
+            final[:, [place for place, _ in part]] = torch.where(known < self._hopeless(), found, known).t()
         rows = torch.maximum(rows, final.amax(1, keepdim=True)).scatter(1, best, final)
         return rows.reshape(len(scales), len(zeros), -1).transpose(0, 1)
 
+    def _costs(self, sample: Sample, step: Tensor, bits: int, zero: Tensor) -> Tensor:
+        """[n, C] of steps [n, C] with the zero points [n, C]."""
+        levels = self._levels(bits, zero, step)
+        return replay_cost(self.neuron, sample.trace, step, levels, reference=sample.reference)
+
     def _levels(self, bits: int, zero: Tensor, step: Tensor) -> Levels:
-        """Least and largest level [C, 1] with the zero points [C], none below the floor."""
-        low, high = ((zero + level).float()[:, None] for level in signed_range(bits))
+        """Least and largest level [n, C, 1] with the zero points [n, C], none below the floor."""
+        low, high = ((zero + level).float()[..., None] for level in signed_range(bits))
         if self.neuron.floor is None:
             return low, high
-        shift = raised(self.neuron.floor, step[:, None], low).float()
+        shift = raised(self.neuron.floor, step[..., None], low).float()
         return low + shift, high + shift
 
     def _hopeless(self) -> float:
@@ -255,6 +268,12 @@ class Sample:
 
     trace: Trace
     reference: Reference
+
+    def parts(self, tried: list[T]) -> Iterator[list[T]]:
+        """Candidates that are run at once."""
+        size = max(1, TOGETHER // max(1, self.trace.currents[0].numel()))
+        for i in range(0, len(tried), size):
+            yield tried[i : i + size]
 
     def some(self, every: int) -> Sample:
         """Every n-th trajectory."""

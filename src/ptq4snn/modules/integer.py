@@ -114,7 +114,9 @@ class IntegerCore(NeuronCore):
         spikes = torch.ge(h.detach(), theta, out=spikes)
         if not tracked(h):
             return spikes
-        soft = self.spec.surrogate((h - theta) * self._get("unit", h.dtype)).float()  # at (A - theta_q) * unit
+        soft = self.spec.surrogate(
+            (h - theta) * self._get("unit", h.dtype)
+        ).float()  # at (A - theta_q) * unit
         return (soft - soft.detach()).add_(spikes)
 
     def _count(self, h: Tensor, theta: Parameter) -> Tensor:
