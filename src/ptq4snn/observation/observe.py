@@ -21,6 +21,7 @@ from ptq4snn.observation.traces import Tracer
 __all__ = ["Observation", "observe"]
 
 FLUSH = 4_000_000  # state values a neuron may hold back before they are counted
+SMALL = 2**17  # those of a step that are held back: of more each step is counted by itself
 
 
 @dataclass
@@ -53,29 +54,37 @@ class NeuronObserver:
     statistics: ChannelStatistics
     held: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     size: int = 0
+    rows: int = 0  # that were counted since the last flush
 
     def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
         if self.currents:
             top = self.layout.by_channel(x.abs()).amax((0, 2)).double().cpu()
             self.statistics.current = torch.maximum(self.statistics.current, top)
-        self.held.append((s, v))
+        if v.numel() < SMALL:
+            self.held.append((s.clone(), v))  # what the network makes of its spikes may overwrite them
+        else:
+            self._count(s, v)
         self.size += v.numel()
         if self.size > FLUSH:
             self.flush()
 
     def flush(self) -> None:
-        if not self.held:
-            return
-        s = self.layout.by_channel(torch.cat([s for s, _ in self.held]))  # [steps * B, C, P]
-        v = self.layout.by_channel(torch.cat([v for _, v in self.held]))
-        theta = self._theta(v)
-        self.held, self.size = [], 0
+        """Count what is held back; positions are chosen from the first again."""
+        if self.held:
+            self._count(*map(torch.cat, zip(*self.held, strict=True)))
+        self.held, self.size, self.rows = [], 0, 0
+
+    def _count(self, s: Tensor, v: Tensor) -> None:
+        """Spikes and states of some steps [steps * B, ...]."""
+        s, v = (self.layout.by_channel(x) for x in (s, v))  # [steps * B, C, P]
+        theta, first = self._theta(v), self.rows
+        self.rows += len(v)
         st, channels = self.statistics, self.layout.channels
         st.spikes += s.sum(2).sum(0, dtype=torch.float64).long().cpu()  # of a row exact in any type
         st.steps += s.shape[0] * s.shape[2]
         low, high = ((f((0, 2)) / theta).double().cpu() for f in (v.amin, v.amax))
         st.low, st.high = torch.minimum(st.low, low), torch.maximum(st.high, high)
-        number = bin_index(_some_positions(v) / theta.view(-1, 1)) + BINS * torch.arange(
+        number = bin_index(_some_positions(v, first) / theta.view(-1, 1)) + BINS * torch.arange(
             channels, device=v.device
         ).view(1, -1, 1)
         counts = torch.bincount(number.flatten(), minlength=channels * BINS)
@@ -89,13 +98,14 @@ class NeuronObserver:
         return self.layout.by_channel(theta.expand(1, *self.layout.shape))[0, :, 0]
 
 
-def _some_positions(v: Tensor) -> Tensor:
-    """Every 16th position (of small maps more) of v [rows, C, P], others in each row, the same always."""
+def _some_positions(v: Tensor, number: int) -> Tensor:
+    """Every 16th position (of small maps more) of v [rows, C, P], others in each row, the same always;
+    `number` is that of the first row."""
     rows, channels, positions = v.shape
     stride = max(1, min(16, positions // 16))
     if stride == 1:
         return v
-    first = torch.arange(rows, device=v.device)[:, None]
+    first = torch.arange(number, number + rows, device=v.device)[:, None]
     index = (first + stride * torch.arange(positions // stride, device=v.device)) % positions
     return v.gather(2, index[:, None].expand(-1, channels, -1))
 
