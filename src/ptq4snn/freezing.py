@@ -12,7 +12,7 @@ from ptq4snn.lowering import lower
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.network.plan import Plan
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepare import Prepared, first_samples
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of
 from ptq4snn.runtime.native import available
@@ -53,7 +53,7 @@ def prove_program(prepared: Prepared, model: QuantizedModel) -> None:
     model."""
     if model.program is None:
         return
-    x = prepared.sample
+    x = first_samples(prepared.sample, prepared.batch_axis, prepared.sample.shape[prepared.batch_axis], 2)
     if x.is_floating_point():
         x = x.float()
     if not any(available()):  # NumPy is slower

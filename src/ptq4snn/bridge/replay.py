@@ -12,7 +12,7 @@ potential stays nearer to the float one's is better.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -69,10 +69,10 @@ class Dynamics:
 
     def of_channels(self, index: Tensor) -> Dynamics:
         """Of some channels only."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        vectors = {n: v[index] for n, v in values.items() if isinstance(v, Tensor) and len(v) > 1}
+        leak, theta, rho = (v[index] if len(v) > 1 else v for v in (self.leak, self.theta, self.rho))
+        floor = self.floor if self.floor is None or len(self.floor) == 1 else self.floor[index]
         behind = None if self.behind is None else self.behind.of_channels(index)
-        return replace(self, **vectors, behind=behind)
+        return replace(self, leak=leak, theta=theta, rho=rho, floor=floor, behind=behind)
 
 
 def charged(current: Tensor, v: Tensor, leak: Tensor) -> Tensor:

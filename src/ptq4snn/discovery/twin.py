@@ -54,7 +54,7 @@ def exact_twin(folded: Folded, x: Tensor) -> Folded:
     for name, reader in found.items():
         if isinstance(reader, RealReader):
             module = folded.projection(name)
-            module.forward = ExactForward(module, reader)  # type: ignore[method-assign]
+            module.forward = ExactForward(module, reader)
     try:
         reset_neurons(folded.model)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -218,12 +218,12 @@ def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
 
 def _merged(hessian: Hessian, team: Team) -> Hessian:
     """The sums of all processes."""
-    hessian.close()
+    total = hessian.close()
     if team.size == 1:
         return hessian
     hessian.count = sum(team.all(hessian.count, "second moments"))
     if hessian.unit is not None:
-        hessian.total = torch.stack(team.all(hessian.total, "second moments")).sum(0)  # integers: exact
+        hessian.total = torch.stack(team.all(total, "second moments")).sum(0)  # integers: exact
         return hessian
     batches = {i: part for parts in team.all(hessian.parts, "second moments") for i, part in parts.items()}
     for i in sorted(batches):

@@ -79,7 +79,8 @@ def small_columns(module: nn.Module, x: Tensor, picked: Tensor) -> Tensor:
     found = flat.view(-1, channels)[first[:, None] + torch.tensor(steps, device=x.device)]  # [n, taps, C]
     if groups == 1:
         return found.flatten(1)[None]
-    return found.unflatten(2, (groups, -1)).permute(2, 0, 1, 3).flatten(2)
+    grouped: Tensor = found.unflatten(2, (groups, -1)).permute(2, 0, 1, 3).flatten(2)
+    return grouped
 
 
 def _by_channel(module: nn.Module) -> Tensor | None:
@@ -216,7 +217,7 @@ class Hessian:
             every += 1
         return every
 
-    def close(self) -> None:
+    def close(self) -> Tensor:
         """All integers into `total`, in the order of the weight's columns."""
         if self.small is not None:
             order, small = _by_channel(self.module), self.small
@@ -224,21 +225,18 @@ class Hessian:
             self.plus((small if order is None else small[:, order][:, :, order]).double())
         if self.total is None:
             self.total = self._zeros()
+        return self.total
 
     def merge(self, other: Hessian) -> Hessian:
         """Both together; sums of integers are the same in any order."""
-        other.close()
-        assert other.total is not None
-        for part in (other.total, *other.parts.values()):
+        for part in (other.close(), *other.parts.values()):
             self.plus(part)
         self.count += other.count
         return self
 
     def value(self) -> Tensor:
         """H [groups, K, K]."""
-        self.close()
-        assert self.total is not None
-        total = sum(self.parts.values(), self.total)
+        total = sum(self.parts.values(), self.close())
         return total * (2 / max(1, self.count) * (self.unit or 1.0) ** 2)
 
 
