@@ -13,13 +13,13 @@ out: inputs that are not zero are counted at every position, and summed with the
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ptq4snn.cost.traffic import PlanCost
 from ptq4snn.discovery.discover import reset_neurons
@@ -42,17 +42,17 @@ __all__ = ["SynapticMeter", "SynapticMeters", "counted", "fan_out", "neurobench_
 
 def fan_out(layer: nn.Module, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Of every input of one sample [*shape], channels first: by how many weights [C, ...] it is read, each
-    counted by its value."""
+    counted by its value. What several outputs read of one input is summed before: a channel at a time."""
+    if isinstance(layer, nn.Linear):
+        return weight.sum(0).expand(shape)
     x = torch.zeros(1, *shape, dtype=torch.float64, device=weight.device, requires_grad=True)
+    conv: Any = copy.copy(layer)
+    taps = weight.unflatten(0, (conv.groups, -1)).sum(1).flatten(0, 1).unsqueeze(1)  # [Cin, 1, ...]
+    conv.groups = len(taps)
     with torch.enable_grad(), safe_gradients():
-        y = F.linear(x, weight) if isinstance(layer, nn.Linear) else _convolve(layer, x, weight)
+        y: Tensor = conv._conv_forward(x, taps, None)  # whatever its padding
         (found,) = torch.autograd.grad(y.sum(), x)
     return found[0]
-
-
-def _convolve(layer: Any, x: Tensor, weight: Tensor) -> Tensor:
-    y: Tensor = layer._conv_forward(x, weight, None)  # whatever its padding
-    return y
 
 
 class SynapticMeter:
