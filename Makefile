@@ -33,7 +33,7 @@ export PTQ4SNN_SINABS := $(CURDIR)/$(SINABS)
 export PTQ4SNN_SPIKINGJELLY_014 := $(CURDIR)/$(SJ14)
 export PTQ4SNN_SPIKINGJELLY_200 := $(CURDIR)/$(SJ20)
 
-.PHONY: demo test test-fast test-avx2 test-full lint kernels docs clean
+.PHONY: demo test test-fast test-avx2 test-full lint kernels reproducible release docs clean
 
 demo: $(VENV)/.run
 	$(VENV)/bin/ptq4snn demo
@@ -54,7 +54,7 @@ test-avx2: kernels $(VENV)/.frameworks
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PYTEST) \
 	  tests/numerics/test_gradients.py tests/training tests/cli/test_train.py tests/observation tests/rounding
 
-test-full: lint kernels $(VENV)/.frameworks
+test-full: lint kernels $(VENV)/.frameworks $(VENV)/.fuzz
 	PTQ4SNN_FULL=1 $(PYTEST)
 
 lint: $(VENV)/.dev
@@ -62,6 +62,15 @@ lint: $(VENV)/.dev
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 	$(PY) -m pytest -q tests/runtime/test_native_style.py tests/runtime/test_native_layout.py
+
+# the source package and the wheel built twice, in other folders, and compared
+reproducible: $(VENV)/.dev
+	$(PY) scripts/build_release.py --twice
+
+# both in dist/, with the bill of materials
+release: $(VENV)/.dev
+	$(PY) scripts/build_release.py --out dist
+	$(PY) scripts/make_sbom.py --out dist/ptq4snn.cdx.json
 
 # a site in site/, from docs/ and the docstrings; warnings are errors
 docs: $(VENV)/.docs
@@ -84,6 +93,11 @@ $(VENV)/.dev: $(VENV)/.run
 
 $(VENV)/.docs: $(VENV)/.run
 	$(PIP) --no-build-isolation --editable ".[docs]"
+	touch $@
+
+# where it cannot be installed, what fuzzes by coverage is skipped
+$(VENV)/.fuzz: $(VENV)/.dev
+	-$(PIP) atheris
 	touch $@
 
 # without dependencies: what the adapters touch needs none, and the frameworks would pull another torch

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ MODES = ("Max", "99.9%", "99.5%", "99%")
 STARTS = (0.0, 0.5)
 SHOWN = (8, 16, 32)  # steps
 BITS = (4, 2)
+ROUNDINGS = {"nearest": "nearest", "gptq": "GPTQ", "sbc": "sbc"}
 SAME = {("bridge + MPBA", 2): "bridge"}  # an average of 2 bits is 2 bits for all
 
 
@@ -162,10 +164,13 @@ def conversion(ann: nn.Module, images: Tensor, test: CifarSamples, samples: int)
 
 
 def recipes(only: list[str]) -> dict[str, str]:
-    """What the paper's steps are compared by first, the others behind."""
-    rows = {"W4/M32": "gptq+w4m32"}
+    """What the paper's steps are compared by first, the others behind; states on equal weights."""
+    rows = {"W4/M32": "sbc+w4m32"}
+    for bits in (4, 3):
+        rows |= {f"{name} W{bits}/M32": f"{r}+one-width+w{bits}m32" for r, name in ROUNDINGS.items()}
     for n, spec in reversed(EQUAL.items()):
-        rows |= {f"{n} W4/M{bits}": spec.format(bits) for bits in BITS if (n, bits) not in SAME}
+        rows |= {f"{n} W4/M{bits}": spec.format("sbc", bits) for bits in BITS if (n, bits) not in SAME}
+    rows |= {f"default W3/M{bits}": f"w3m{bits}" for bits in BITS}
     return {label: spec for label, spec in rows.items() if not only or label in (*only, "W4/M32")}
 
 
@@ -210,17 +215,42 @@ def methods_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def roundings_table(found: dict[str, Any]) -> str:
+    """A line a width of the weights, a column a rounding, with 32-bit states; then the default's states."""
+    rows = {row["method"]: row for row in found["rows"]}
+    head = [
+        "weights",
+        "float",
+        *(f"{name}, M32" for name in ROUNDINGS.values()),
+        "default, M4",
+        "default, M2",
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for bits in (4, 3):
+        labels = ["float", *(f"{name} W{bits}/M32" for name in ROUNDINGS.values())]
+        labels += [f"default W{bits}/M{states}" for states in BITS]
+        lines.append("| " + " | ".join([f"{bits} bits", *(_cell(rows.get(n)) for n in labels)]) + " |")
+    return "\n".join(lines)
+
+
 def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return "not run"
     return f"{row['score']:.2f}" + ("" if row["spread"] is None else f" ± {row['spread']:.2f}")
 
 
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {  # by their marks: which result, and how
+    "conversion": ("conversion", conversion_table),
+    "converted": ("converted", methods_table),
+    "rounded": ("converted", roundings_table),
+}
+
+
 def written(page: Path, results: dict[str, Any]) -> str:
     """The page with the tables that the results give."""
     text = page.read_text("utf-8")
-    for part, table in (("conversion", conversion_table), ("converted", methods_table)):
-        begin, end = BEGIN.format(part), END.format(part)
+    for mark, (part, table) in TABLES.items():
+        begin, end = BEGIN.format(mark), END.format(mark)
         if part not in results or begin not in text:
             continue
         text = text.split(begin)[0] + f"{begin}\n{table(results[part])}\n{end}" + text.split(end)[1]

@@ -67,8 +67,9 @@ NOT_AT = {  # the same width for all has no average between widths; MPBA at 2 bi
     "2.5": ("reuse", "FlowQ", "layer-wise", "bridge"),
     "2": ("bridge + MPBA",),
 }
-ON = {"gptq": "", "nearest": "nearest: ", "brecq": "BRECQ: "}  # weights, and what the rows on them begin with
-NARROW = {"W4/M32": "gptq+w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W2.5/M2": "w2.5m2", "W2/M2": "w2m2"}
+# weights, and what the rows on them begin with
+ON = {"gptq": "", "sbc": "sbc: ", "nearest": "nearest: ", "brecq": "BRECQ: "}
+NARROW = {"W4/M32": "w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W2.5/M2": "w2.5m2", "W2/M2": "w2m2"}
 DISTILLED = {"W2/M2": "w2m2+distil", "W3/M2": "w3m2+distil", "W4/M2": "w4m2+distil"}
 ABLATED = ("sew-resnet10-48-cifar10", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
@@ -238,11 +239,11 @@ def side_by_side(results: dict[str, Any], labels: list[str]) -> str:
 
 
 def joined(before: Any, now: Any) -> Any:
-    """The rows of a new measurement, and those of an earlier one on the same seeds and samples beside."""
+    """The rows of a new measurement, in the places of an earlier one on the same seeds and samples."""
     if before is None or any(before[k] != now[k] for k in ("seeds", "samples")):
         return now
-    new = {r["method"] for r in now["rows"]}
-    return now | {"rows": [*now["rows"], *(r for r in before["rows"] if r["method"] not in new)]}
+    rows = {r["method"]: r for r in before["rows"]} | {r["method"]: r for r in now["rows"]}
+    return now | {"rows": list(rows.values())}
 
 
 def known() -> dict[str, Any]:
@@ -258,6 +259,7 @@ def main() -> None:
     p.add_argument("--model", action="append", metavar="NAME", help="only these")
     p.add_argument("--part", choices=tuple(PARTS), default="methods")
     p.add_argument("--rounding", choices=tuple(ON), action="append", help="of the equal weights (gptq)")
+    p.add_argument("--only", nargs="+", metavar="ROW", help="only these rows; the others stay")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--out", default="runs/methods", type=Path, help="where finished runs are kept")
     p.add_argument("--limit", type=int, help="test samples at most (all; 2,000 for the ablation)")
@@ -265,6 +267,7 @@ def main() -> None:
     a = p.parse_args()
     places = {name: place for name, _, place in (d.partition(":") for d in a.data)}
     methods = equal(tuple(a.rounding or ["gptq"])) if a.part == "equal" else PARTS[a.part]()
+    methods = {row: spec for row, spec in methods.items() if not a.only or row in a.only}
     limit = a.limit if a.limit is not None or a.part != "ablation" else 2000
     wanted = a.model or (list(ABLATED) if a.part == "ablation" else list(TRAINED))
     for name in [] if a.write else wanted:

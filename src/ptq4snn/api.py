@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ptq4snn.evaluation.metrics import evaluate
 from ptq4snn.files import short
 from ptq4snn.frontier.reach import Conditions, reach
 from ptq4snn.locks import alone
+from ptq4snn.memory import in_words
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.saving import load_model
 from ptq4snn.numerics.device import no_autocast
@@ -98,7 +99,7 @@ def quantize(
     settings = settings.replace(**changes) if changes else settings
     where = work if team.leads else None
     own = nullcontext() if where is None else alone(where, f"the folder {short(where)} of work", folder=True)
-    with own, torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast():
+    with own, torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast(), _memory():
         model = model if loop is None else looped(model, loop)
         if settings.has_goal:
             folder = None if work is None else Path(work)
@@ -111,6 +112,11 @@ def quantize(
         q.one_step = loop is not None
     q.source = weights_digest(model)
     return q
+
+
+def _memory() -> AbstractContextManager[None]:
+    """What cannot be done on fewer samples at once (gradients, a single trace of the network) says so."""
+    return in_words("to quantize")
 
 
 def load(path: str | Path, model: nn.Module, loop: Loop | None = None) -> QuantizedModel:

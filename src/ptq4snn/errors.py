@@ -10,7 +10,9 @@ __all__ = [
     "ExactnessError",
     "FoldingError",
     "GoalNotReached",
+    "MemoryWarning",
     "MissingExtra",
+    "OutOfMemory",
     "OutputError",
     "PTQ4SNNError",
     "RecipeError",
@@ -19,6 +21,7 @@ __all__ = [
     "UnsupportedModel",
     "UnsupportedNeuron",
     "UnsupportedOperation",
+    "first_line",
 ]
 
 
@@ -82,5 +85,18 @@ class MissingExtra(PTQ4SNNError, ImportError):
     """A package that only a part of the work needs is not installed."""
 
 
+class OutOfMemory(PTQ4SNNError, MemoryError):
+    """There is no memory for what cannot be done in smaller parts."""
+
+
+class MemoryWarning(UserWarning):
+    """Memory ran out: fewer samples run at once from here on, with the same results."""
+
+
 class SilentNetworkWarning(UserWarning):
     """A layer that never fires, before or after quantization."""
+
+
+def first_line(why: BaseException) -> str:
+    """What an exception of somebody else says, one line of it; its type where it says nothing."""
+    return next(iter(str(why).splitlines()), "") or type(why).__name__

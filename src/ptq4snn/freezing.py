@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils._pytree import tree_flatten
 from ptq4snn.assemble import Assembly
 from ptq4snn.errors import BundleError, ExactnessError, UnsupportedOperation
 from ptq4snn.lowering import lower
+from ptq4snn.memory import Portion
 from ptq4snn.modules.output_ends import finish
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
@@ -84,34 +86,35 @@ def prove_program(prepared: Prepared, model: QuantizedModel, call: FirstCall) ->
     model."""
     if model.program is None:
         return
-    if call.is_enough() and call.x is not None:
-        x = call.x
-        expected = [
-            finish(y, how.then).cpu() for y, how in zip(call.outputs, model.plan.outputs, strict=True)
-        ]
-    else:
-        x, expected = simulated(prepared, model)
     runtime = Runtime(model_of(model.program, model.plan, {n: i.cpu() for n, i in model.integers.items()}))
+    if call.is_enough() and call.x is not None:
+        ends = [how.then for how in model.plan.outputs]
+        expected = [finish(y, then) for y, then in zip(call.outputs, ends, strict=True)]
+        _compare(runtime, call.x, expected)
+        return
+    x = first_samples(prepared.sample, prepared.batch_axis, prepared.sample.shape[prepared.batch_axis], 2)
+    if x.is_floating_point():
+        x = x.float()
+    if not any(available()):  # NumPy is slower
+        x = x.narrow(prepared.batch_axis, 0, min(2, x.shape[prepared.batch_axis]))
+    prepared.room.run(x, partial(_simulate, model, runtime), "proving the program")
+
+
+def _simulate(model: QuantizedModel, runtime: Runtime, portion: Portion) -> None:
+    model.reset_state()
+    with torch.no_grad(), same_draws():
+        expected = [y for y in tree_flatten(model(portion.x))[0] if isinstance(y, Tensor)]
+    model.reset_state()
+    _compare(runtime, portion.x, expected)
+
+
+def _compare(runtime: Runtime, x: Tensor, expected: list[Tensor]) -> None:
     y = runtime(x.cpu().numpy())
     found = [torch.from_numpy(array) for array in (y if isinstance(y, tuple) else (y,))]
-    for number, (a, b) in enumerate(zip(expected, found, strict=True)):
+    for number, (a, b) in enumerate(zip((e.cpu() for e in expected), found, strict=True)):
         if a.shape != b.shape or not torch.equal(a, b):
             raise ExactnessError(
                 f"output {number} of the integer program is not that of the quantized model: "
                 f"{a.numel() if a.shape != b.shape else int((a != b).sum())} of {a.numel()} values differ on "
                 f"held-out samples. This is a fault of ptq4snn, so nothing was made; please report the model"
             )
-
-
-def simulated(prepared: Prepared, model: QuantizedModel) -> tuple[Tensor, list[Tensor]]:
-    """Some held-out samples and the outputs of the simulation."""
-    x = first_samples(prepared.sample, prepared.batch_axis, prepared.sample.shape[prepared.batch_axis], 2)
-    if x.is_floating_point():
-        x = x.float()
-    if not any(available()):  # NumPy is slower
-        x = x.narrow(prepared.batch_axis, 0, min(2, x.shape[prepared.batch_axis]))
-    model.reset_state()
-    with torch.no_grad(), same_draws():
-        expected = [y.cpu() for y in tree_flatten(model(x))[0] if isinstance(y, Tensor)]
-    model.reset_state()
-    return x, expected

@@ -28,6 +28,7 @@ from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.discovery.twin import SAMPLES, exact_twin
 from ptq4snn.errors import CheckpointError, PTQ4SNNError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.hints import hint
+from ptq4snn.memory import Portion, Room
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
@@ -46,8 +47,7 @@ if TYPE_CHECKING:
     from ptq4snn.rounding.store import Rounded
 
 __all__ = [
-    "Cache", "Prepared", "Where", "check_overrides", "enough_samples", "first_samples", "join", "logits",
-    "prepare",
+    "Cache", "Prepared", "Where", "check_overrides", "enough_samples", "first_samples", "join", "prepare",
 ]  # fmt: skip
 
 LARGE = 2**16  # numbers of a sample
@@ -89,6 +89,7 @@ class Prepared:
     reporting: Sequence[Tensor] = ()  # held out as well, and seen by no choice; empty: too few samples
     work: Path | None = None
     team: Team = SOLO  # processes that share the work
+    room: Room = field(default_factory=Room, compare=False)  # how many samples run at once
     cache: Cache = field(default_factory=Cache, repr=False, compare=False)
 
     def with_work(self, folder: str | Path | None) -> Prepared:
@@ -111,10 +112,28 @@ class Prepared:
             self.cache.logits = self.logits_of_float(self.held_out)
         return self.cache.logits
 
+    def logits(self, model: nn.Module, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Of each batch, in order; each is run by one of the team."""
+        run = fastest(model)
+
+        def portion(part: Portion) -> Tensor:
+            reset_neurons(model)
+            with torch.no_grad(), same_draws(), unfinished(model):
+                return self.readout(run(part.x))
+
+        def one(x: Tensor) -> Tensor:
+            return torch.cat(self.room.run(x, portion, "running the network"))
+
+        if self.team.size == 1:
+            yield from map(one, batches)
+        else:
+            yield from self.team.map(one, batches, "outputs")
+        reset_neurons(model)
+
     def logits_of_float(self, batches: Sequence[Tensor]) -> list[Tensor]:
         """Of the float model as it is now, in batches as `join` makes them. It runs on micro-batches: unlike
         the packed runtime, torch is no faster on larger ones."""
-        found = logits(self.folded.model, batches, self.readout, self.team)
+        found = self.logits(self.folded.model, batches)
         return [torch.cat([next(found) for _ in part]) for part in parts(batches, self.batch_axis)]
 
     def reported_logits(self) -> list[Tensor]:
@@ -139,7 +158,7 @@ class Prepared:
 
     def divergence(self, model: nn.Module) -> tuple[float, float]:
         """Mean KL to the float model and share of equal decisions on the samples that choose."""
-        found = logits(model, join(self.held_out, self.batch_axis), self.readout, self.team)
+        found = self.logits(model, join(self.held_out, self.batch_axis))
         return mean_divergence(zip(self.float_logits(), found, strict=True))
 
     def samples_again(self, count: int | None = None) -> Iterator[Tensor]:
@@ -149,24 +168,6 @@ class Prepared:
             yield from self.kept[:count]
         for batch in self.packed[:count]:
             yield batch.unpack()
-
-
-def logits(
-    model: nn.Module, batches: Iterable[Tensor], readout: Readout, team: Team = SOLO
-) -> Iterator[Tensor]:
-    """Of each batch, in order; each is run by one of the team."""
-    run = fastest(model)
-
-    def one(x: Tensor) -> Tensor:
-        reset_neurons(model)
-        with torch.no_grad(), same_draws(), unfinished(model):
-            return readout(run(x))
-
-    if team.size == 1:
-        yield from map(one, batches)
-    else:
-        yield from team.map(one, batches, "outputs")
-    reset_neurons(model)
 
 
 def join(batches: Sequence[Tensor], batch_axis: int, count: int = 4) -> list[Tensor]:
@@ -261,21 +262,25 @@ def prepare(
     folded = fold(model, discovery)
     leave_out(folded.model, FINISHES)
     folded = exact_twin(folded, first_samples(first, batch_axis, SAMPLES, 2))
+    before = torch.get_rng_state()
     readout = find_readout(folded.model, few, batch_axis)
+    drawn = not torch.equal(before, torch.get_rng_state())
     stream = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
     tracers = _tracers(calibration, folded, recipe) if team.size == 1 else None
+    room = Room(batch_axis, _why_whole(excluded, drawn))
     with team.raised_in_all("statistics"):
-        seen = observe(folded, (x for _, x in team.deal(stream)), batch_axis, tracers)
+        seen = observe(folded, (x for _, x in team.deal(stream)), batch_axis, tracers, room)
     seen = reduce(Observation.merge, team.all(seen, "statistics"))
     if seen.samples == 0:  # all samples are held out: observe those
-        seen = observe(folded, calibration.held_out, batch_axis)
+        seen = observe(folded, calibration.held_out, batch_axis, room=room)
     _warn_if_silent(seen, folded)
     held_out = tuple(calibration.held_out)
     kept = tuple(calibration.kept) or held_out
     cache = Cache(traces={} if tracers is None else tracers.traces())
     return Prepared(
         model, folded, seen, readout, batch_axis, held_out, kept, calibration.total, progress,
-        excluded, tuple(calibration.packed), tuple(calibration.reporting), team=team, cache=cache,
+        excluded, tuple(calibration.packed), tuple(calibration.reporting), team=team, room=room,
+        cache=cache,
     )  # fmt: skip
 
 
@@ -299,6 +304,14 @@ def first_samples(x: Tensor, batch_axis: int, most: int, least: int) -> Tensor:
     """As many of x as `enough_samples` says."""
     count = enough_samples(x, batch_axis, most, least)
     return x.narrow(batch_axis, 0, min(count, x.shape[batch_axis]))
+
+
+def _why_whole(excluded: Sequence[str], drawn: bool) -> str:
+    """Why a micro-batch must not be parted, or nothing: what is drawn or added up in floats hangs on how many
+    samples there are."""
+    if excluded:
+        return f"'{excluded[0]}' stays float, and floats are added up otherwise"
+    return "the model draws random numbers, others for each number of samples" if drawn else ""
 
 
 def _needs_all(recipe: Recipe) -> bool:

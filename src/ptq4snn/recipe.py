@@ -19,6 +19,7 @@ from ptq4snn.words import (
     CORRECTIONS,
     FLOAT_BITS,
     LEAKS,
+    WEIGHT_ALLOCATIONS,
     WEIGHT_SCALES,
     WIDTHS,
     ZERO_POINTS,
@@ -32,15 +33,19 @@ else:
 
 __all__ = ["Override", "Overrides", "Recipe"]
 
-NARROW = 4  # bits of weights
+NARROW = 4  # bits of weights: fewer are made up for
+MIXED = 3  # bits of weights that layers share unevenly
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How to quantize. Every field has a default; `Recipe()` is "w4m4" by the preset "best-fast".
 
-    weights: bits of a weight, 2 to 8; a fraction is an average of layers that get 2, 3, 4 or 8 by what each
-        gains; None (or 32) keeps float weights, which forces arithmetic "float".
+    weights: bits of a weight, 2 to 8, of all or on average; a fraction is an average; None (or 32) keeps
+        float weights, which forces arithmetic "float".
+    weight_allocation: uniform (one width, unless it is a fraction); mixed (layers get 2, 3, 4 or 8 bits by
+        what each gains, on average as many as `weights` says); or fit (mixed at 3 bits with sbc, else
+        uniform).
     membrane: budget: bits of a state on average over the eligible channels, 2 to 8. With allocation
         "uniform" every channel gets it, so it must be 2, 3, 4 or 8. Ignored by coupling "none".
     coupling: where a state's scale comes from. bridge: weight scale * 2^k per channel; layerwise: one k per
@@ -49,7 +54,8 @@ class Recipe:
     allocation: uniform; mpba (bits per channel by firing rate and sensitivity, the paper's); benefit (by the
         flipped spikes that each further bit spares, measured by replay); or fit (uniform where the budget is
         a width, else benefit).
-    rounding: of the weights: nearest, gptq, adaround (layer by layer) or brecq (block by block).
+    rounding: of the weights: nearest, gptq, sbc (gptq, on inputs added up over time where resets are soft),
+        adaround (layer by layer) or brecq (block by block).
     weight_scales: error (least squared error of the weights); moments (with gptq: the scale with which it
         leaves the least error of the outputs, under the inputs as they are, where no joint search decides);
         or fit (moments below 4 bits, else error).
@@ -106,8 +112,9 @@ class Recipe:
     membrane: float = 4.0
     coupling: str = "bridge"
     allocation: str = "fit"
-    rounding: str = "gptq"
+    rounding: str = "sbc"
     weight_scales: str = "fit"
+    weight_allocation: str = "fit"
     iterations: int = 20_000
     reconstruction: str = "potential"
     fisher: bool = False
@@ -185,6 +192,7 @@ class Recipe:
         choice("arithmetic", self.arithmetic, ("integer", "float"))
         choice("leak", self.leak, LEAKS)
         choice("weight_scales", self.weight_scales, WEIGHT_SCALES)
+        choice("weight_allocation", self.weight_allocation, WEIGHT_ALLOCATIONS)
         choice("stream", self.stream, ("multiply", "shift"))
         if self.joint is not None:
             boolean("joint", self.joint)
@@ -264,6 +272,13 @@ class Recipe:
     def by_moments(self) -> bool:
         """Whether scales of weights are searched under their inputs."""
         return self.weight_scales == "moments" or (self.weight_scales == "fit" and self.narrow)
+
+    @property
+    def mixes_weights(self) -> bool:
+        """Whether the widths of layers are to be found."""
+        if self.weights is None or self.weight_allocation == "mixed" or not isinstance(self.weights, int):
+            return self.weights is not None
+        return self.weight_allocation == "fit" and self.weights == MIXED and self.rounding == "sbc"
 
     def override(self, name: str) -> Override:
         """What the overrides say about the module called `name`."""

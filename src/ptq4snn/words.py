@@ -5,7 +5,7 @@ bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, 
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
 options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments, fisher,
-          distil
+          distil, one-width, mixed-widths
 goals     agreement-97, max-drop-0.5: the smallest model that keeps it; bits are found then
 """
 
@@ -21,16 +21,18 @@ from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
     "ALLOCATIONS", "CHOICES", "CORRECTIONS", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS",
-    "RECONSTRUCTIONS", "ROUNDINGS", "STATE_ROUNDINGS", "WEIGHT_SCALES", "WIDTHS", "ZERO_POINTS", "read_words",
+    "RECONSTRUCTIONS", "ROUNDINGS", "STATE_ROUNDINGS", "WEIGHT_ALLOCATIONS", "WEIGHT_SCALES", "WIDTHS",
+    "ZERO_POINTS", "read_words",
 ]  # fmt: skip
 
 ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
 OBJECTIVES = ("squared_error", "replay", "auto")
-ROUNDINGS = ("nearest", "gptq", "adaround", "brecq")
+ROUNDINGS = ("nearest", "gptq", "sbc", "adaround", "brecq")
 STATE_ROUNDINGS = ("even", "dither")
 CORRECTIONS = ("fit", "none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")
 WEIGHT_SCALES = ("fit", "error", "moments")
+WEIGHT_ALLOCATIONS = ("fit", "uniform", "mixed")
 RECONSTRUCTIONS = ("potential", "current", "output")
 LEAKS = ("exact", "power", "12-bit")
 WIDTHS = (2, 3, 4, 8)
@@ -47,18 +49,18 @@ PAPER: dict[str, Any] = {
     "state_rounding": "even", "sequential": False, "correction": "none", "zero_point": "none",
     "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "shift", "lambda_mem": 1.0,
     "weight_scales": "error", "beta": None, "percentile": None, "sensitivity_batches": None,
-    "reconstruction": "potential", "fisher": False, "distillation": 0,
+    "reconstruction": "potential", "fisher": False, "distillation": 0, "weight_allocation": "uniform",
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
-    "rounding": "gptq", "coupling": "bridge", "allocation": "fit", "objective": "auto",
+    "rounding": "sbc", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "fit", "zero_point": "channel",
     "joint": False, "weight_scales": "fit", "sensitivity_batches": "auto", "uniform_competes": True,
-    "distillation": 0,
+    "distillation": 0, "weight_allocation": "fit",
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
-    "default": {"rounding": "gptq"},
+    "default": {"rounding": "sbc"},
     "best": {"rounding": "brecq"},
     "best-fast": BEST_FAST,
     "paper": PAPER,
@@ -73,6 +75,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "competing": {"uniform_competes": True},
     "mixed-only": {"uniform_competes": False},
     "moments": {"weight_scales": "moments"},
+    "one-width": {"weight_allocation": "uniform"},
+    "mixed-widths": {"weight_allocation": "mixed"},
     "fisher": {"fisher": True},
     "distil": {"distillation": 400},
 }

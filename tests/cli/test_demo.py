@@ -20,7 +20,7 @@ SLOW = NETWORKS[1]
 def test_every_setting_is_a_recipe_and_all_have_equal_weights() -> None:
     assert set(SETTINGS) < set(FULL) and len({name for name, _ in FULL}) == len(FULL)
     recipes = {name: Recipe.parse(words) for name, words in FULL}
-    assert {recipes[name].rounding for name, _ in SETTINGS} == {"gptq"}
+    assert {recipes[name].rounding for name, _ in SETTINGS} == {"sbc"}
     assert {r.rounding for name, r in recipes.items() if name.startswith("nearest")} == {"nearest"}
     for bits in (4, 2):
         ways = {name.split()[1]: recipes[name] for name, _ in SETTINGS if name.startswith(f"W4/M{bits} ")}

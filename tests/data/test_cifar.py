@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fuzz.bounds import bounded
 from oracles.image_layouts import array, cifar_arrays, python2_pickle, text, write_cifar
 
 from ptq4snn.data.cifar import CifarSamples, normalize, read_cifar10
+from ptq4snn.data.cifar_python import read_python
 from ptq4snn.data.samples import Preprocessing
 from ptq4snn.errors import DataError
 
@@ -139,3 +141,17 @@ def test_records_of_the_other_data_set_do_not_fit(tmp_path: Path) -> None:
         DataError, match=r"test\.bin is truncated: its 9219 bytes are not whole records of 3074"
     ):
         len(CifarSamples(tmp_path, "cifar100", False))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80\x02}r\x00\x00\x00\x30.",  # place 805,306,368, for which Python would take 6 GiB
+        b"\x80\x05\x96\x00\x00\x00\x00\x04\x00\x00\x00.",  # 16 GiB of bytes that do not follow
+    ],
+)
+def test_a_pickle_that_asks_for_gigabytes_is_refused_first(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "batch").write_bytes(data)
+    with bounded(), pytest.raises(DataError, match="truncated or not a CIFAR file") as found:
+        read_python(tmp_path / "batch", "labels", 3072)
+    assert isinstance(found.value.__cause__, ValueError)  # and no MemoryError

@@ -39,6 +39,12 @@ def test_resize_rounds_the_longer_side_down(
     assert resize_shorter(Image.new("RGB", size), shorter, "bilinear").size == scaled
 
 
+@pytest.mark.parametrize("size", [(1, 60_000), (60_000, 1)])
+def test_a_strip_of_pixels_does_not_become_gigabytes(size: tuple[int, int]) -> None:
+    with pytest.raises(DataError, match="too narrow"):
+        resize_shorter(Image.new("L", size), 256, "bilinear")
+
+
 @pytest.mark.parametrize(("whole", "start"), [(341, 58), (343, 60), (345, 60), (256, 16), (235, 6), (224, 0)])
 def test_crop_starts_where_torchvision_does(whole: int, start: int) -> None:
     """Halves go to the even number: (341 - 224) / 2 = 58.5 -> 58, (343 - 224) / 2 = 59.5 -> 60."""

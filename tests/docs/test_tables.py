@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ptq4snn.recipe import Recipe
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -44,6 +46,16 @@ def test_the_converted_network(benchmark: Any) -> None:
     for page in (converted.PAGE, converted.README):
         text = page.read_text("utf-8")
         assert "<!-- converted -->" in text and converted.written(page, results) == text
+    for spec in converted.recipes([]).values():
+        assert Recipe.parse(spec).rounding in converted.ROUNDINGS
+
+
+def test_what_noise_costs(benchmark: Any) -> None:
+    noise = benchmark("noise")
+    assert noise.BEGIN in noise.PAGE.read_text("utf-8")
+    assert noise.written(noise.known()) == noise.PAGE.read_text("utf-8")
+    for card, text in noise.cards(noise.known()).items():
+        assert card.read_text("utf-8") == text, f"python benchmarks/noise.py --write: {card}"
 
 
 def test_what_allocations_are_chosen_by(benchmark: Any) -> None:

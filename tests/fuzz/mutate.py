@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import random
 import zipfile
-from typing import Any
+
+from fuzz.structures import OTHERS
+from fuzz.trees import changed
 
 __all__ = ["damaged", "restructured"]
 
 PIECES = (
     b"9" * 20, b"-", b"(", b"[" * 50, b"{", b"R", b"\x80\x05", b"c\n", b"e308", b"nan", b"\xff" * 8,
     b"\0" * 8,    b"'shape': (99999999999,)", b"\n", b'"', b"1_0", b"inf", b"= [[", b"\x7fELF",
-)  # fmt: skip
-ODD: tuple[Any, ...] = (
-    0, 1, -1, 7, 2**31, 2**63, 10**30, 0.5, -0.0, 1e300, float("nan"), float("inf"), True, None, "", "x",
-    "a" * 3000,
-    "</script><b>", "\ud800", "a\nb", [], {}, [1], [[1]], {"a": 1}, [None], ["x", 3], "1e9", "../..",
 )  # fmt: skip
 TYPES = (
     "<f4",
@@ -71,9 +67,9 @@ def damaged(r: random.Random, data: bytes) -> bytes:
 
 
 def restructured(r: random.Random, suffix: str, data: bytes) -> bytes:
-    """Valid to its parser, or nearly, and of other content; files of no such structure are damaged."""
+    """Valid to its parser, or nearly, and of other content."""
     if suffix == ".json":
-        return json.dumps(_changed(r, json.loads(data))).encode()
+        return json.dumps(changed(r, json.loads(data))).encode()
     if suffix == ".safetensors":
         return _other_safetensors(r, data)
     if suffix == ".npy":
@@ -82,36 +78,12 @@ def restructured(r: random.Random, suffix: str, data: bytes) -> bytes:
         return _other_zip(r, data)
     if suffix == ".toml":
         return _other_toml(r, data)
-    return damaged(r, data)
-
-
-def _changed(r: random.Random, tree: Any) -> Any:
-    """A copy with up to three places changed."""
-    tree = copy.deepcopy(tree)
-    for _ in range(r.choice((1, 1, 2, 3))):
-        all_of_them = _places(tree)
-        if not all_of_them:
-            return copy.deepcopy(r.choice(ODD))
-        owner, key = r.choice(all_of_them)
-        how = r.random()
-        if how < 0.2:
-            del owner[key]
-        elif how < 0.4:
-            other, its = r.choice(all_of_them)
-            owner[key] = copy.deepcopy(other[its])
-        else:
-            owner[key] = copy.deepcopy(r.choice(ODD))
-    return tree
-
-
-def _places(x: Any) -> list[tuple[Any, Any]]:
-    items = x.items() if isinstance(x, dict) else enumerate(x) if isinstance(x, list) else ()
-    return [p for key, value in items for p in ((x, key), *_places(value))]
+    return OTHERS.get(suffix, damaged)(r, data)
 
 
 def _other_safetensors(r: random.Random, data: bytes) -> bytes:
     size = int.from_bytes(data[:8], "little")
-    head = json.dumps(_changed(r, json.loads(data[8 : 8 + size]))).encode()
+    head = json.dumps(changed(r, json.loads(data[8 : 8 + size]))).encode()
     return len(head).to_bytes(8, "little") + head + data[8 + size :]
 
 

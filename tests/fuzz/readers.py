@@ -19,6 +19,7 @@ from ptq4snn.checkpoint.reading import read as read_checkpoint
 from ptq4snn.data.batches import file_samples
 from ptq4snn.data.cifar10_dvs import read_aedat, read_events_npz
 from ptq4snn.data.cifar_python import read_python
+from ptq4snn.data.images import center_crop, planes, read_image, resize_shorter
 from ptq4snn.data.nmnist import read_atis
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.finished_run import read_run, whole
@@ -36,6 +37,7 @@ class Reader:
     suffix: str
     seed: Callable[[], bytes]  # a valid file
     read: Callable[[Path], Any]
+    bytewise: bool = True  # False: damaged bytes end HDF5's library itself
 
 
 def _saved(save: Callable[[Any], Any]) -> bytes:
@@ -67,19 +69,46 @@ def _bundle(path: Path) -> None:
         rt(np.zeros((2, 1, *shape), np.float32))
 
 
+def _image(path: Path) -> None:
+    """As ImageNet's are read."""
+    planes(center_crop(resize_shorter(read_image(path).convert("RGB"), 256, "bilinear"), 224, 224))
+
+
+def _image_seed() -> bytes:
+    from PIL import Image
+
+    pixels = np.arange(6 * 8 * 3, dtype=np.uint8).reshape(6, 8, 3)
+    return _saved(lambda f: Image.fromarray(pixels).save(f, "png"))
+
+
 def _nir(path: Path) -> None:
+    """Without the other process that reads it first: that is a test of its own."""
+    from unittest.mock import patch
+
     from ptq4snn.interchange.nir_reading import from_nir
 
-    from_nir(path, dt=1e-3, reset="zero")
+    with patch("ptq4snn.interchange.nir_reading._refuse_deadly"):
+        from_nir(path, dt=1e-3, reset="zero")
 
 
 def _nir_seed() -> bytes:
     import nir
 
-    full = np.full
+    def flat(value: float, *shape: int) -> Any:
+        return np.full(shape, value)
+
     graph = nir.NIRGraph.from_list(
-        nir.Affine(np.eye(4, 3), np.zeros(4)),
-        nir.LIF(full(4, 5e-3), full(4, 4.0), full(4, 0.0), full(4, 1.0)),
+        nir.Input({"input": np.array([1, 4, 4])}),
+        nir.Conv2d((4, 4), flat(0.5, 2, 1, 3, 3), 1, 1, 1, 1, flat(0.1, 2)),
+        nir.Scale(flat(2.0, 2, 4, 4)),
+        nir.IF(flat(1.0, 2, 4, 4), flat(1.0, 2, 4, 4)),
+        nir.SumPool2d(np.array([2, 2]), np.array([2, 2]), np.array([0, 0])),
+        nir.Flatten({"input": np.array([2, 2, 2])}, 0, -1),
+        nir.Affine(np.eye(4, 8), np.zeros(4)),
+        nir.CubaLIF(flat(2e-3, 4), flat(5e-3, 4), flat(4.0, 4), flat(0.0, 4), flat(1.0, 4)),
+        nir.Delay(flat(2e-3, 4)),
+        nir.Linear(np.eye(4)),
+        nir.LIF(flat(5e-3, 4), flat(4.0, 4), flat(0.0, 4), flat(1.0, 4)),
         nir.Linear(np.eye(2, 4)),
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -109,11 +138,12 @@ READERS: dict[str, Reader] = {
     "checkpoint": Reader(".safetensors", lambda: safetensors({"w": _x(), "b": np.zeros(3)}), read_checkpoint),
     "torch": Reader(".pt", lambda: _saved(lambda f: torch.save(_WEIGHTS, f)), read_checkpoint),
     "recipe": Reader(".toml", _recipe_seed, Recipe.from_toml),
-    "nir": Reader(".nir", _nir_seed, _nir),
+    "nir": Reader(".nir", _nir_seed, _nir, bytewise=False),
     "aedat": Reader(".aedat", lambda: _HEAD + bytes([0, 0, 12, 34, 0, 0, 0, 5]) * 20, read_aedat),
     "atis": Reader(".bin", lambda: bytes([3, 4, 128, 0, 9]) * 20, read_atis),
     "events": Reader(".npz", lambda: _saved(lambda f: np.savez(f, **_EVENTS)), read_events_npz),
     "cifar": Reader(".cifar", lambda: pickle.dumps(_PIXELS, 2), lambda p: read_python(p, "labels", 3072)),
+    "image": Reader(".png", _image_seed, _image),
     "report": Reader(".json", report_seed, _report),
     "bundle": Reader(".ptq", lambda: (CORPUS / "bundle.ptq").read_bytes(), _bundle),
     "state": Reader(".state", lambda: (CORPUS / "session.state").read_bytes(), State.load),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -309,3 +310,39 @@ def test_refusals_name_the_node(tmp_path: Path) -> None:
         ptq4snn.from_nir(tmp_path / "broken.nir")
     with pytest.raises(CheckpointError, match="there is no file"):
         ptq4snn.from_nir(tmp_path / "none.nir")
+
+
+def test_a_file_that_asks_for_much_is_refused_before_it_gets_it(tmp_path: Path) -> None:
+    import h5py
+
+    path = tmp_path / "large.nir"
+    late = nir.NIRGraph.from_list(nir.Linear(weights(RNG(0), 4, 9)), nir.Delay(full((4,), 1e9)))
+    with pytest.raises(PTQ4SNNError, match=r"the delay of 'delay' is \d+ steps"):
+        ptq4snn.from_nir(late, dt=DT)
+    nir.write(path, nir.NIRGraph.from_list(nir.Linear(weights(RNG(0), 4, 9))))
+    with h5py.File(path, "r+") as file:
+        del file["node/nodes/linear/weight"]
+        file.create_dataset("node/nodes/linear/weight", (2**20, 2**20), "<f4")  # none of it is written
+    assert path.stat().st_size < 2**17
+    with pytest.raises(CheckpointError, match=r"bytes of numbers: a graph may have"):
+        ptq4snn.from_nir(path)
+
+
+@pytest.mark.parametrize("value", [b"Affine", np.zeros((3, 3, 3)), np.array([[1 + 2j]]), b""])
+def test_parameters_that_are_no_numbers_or_do_not_fit_are_refused(value: Any, tmp_path: Path) -> None:
+    import h5py
+
+    path = tmp_path / "odd.nir"
+    nir.write(path, nir.NIRGraph.from_list(nir.Linear(weights(RNG(0), 4, 9)), nir.Scale(full((4,), 2.0))))
+    with h5py.File(path, "r+") as file:
+        del file["node/nodes/scale/scale"]
+        file["node/nodes/scale/scale"] = value
+    with pytest.raises(PTQ4SNNError):
+        ptq4snn.from_nir(path)
+
+
+def test_a_file_that_ends_the_library_does_not_end_the_process(tmp_path: Path) -> None:
+    damaged = Path(__file__).parents[1] / "fuzz" / "corpus" / "nir-deadly.xz"
+    (tmp_path / "d.nir").write_bytes(lzma.decompress(damaged.read_bytes()))
+    with pytest.raises(CheckpointError):
+        ptq4snn.from_nir(tmp_path / "d.nir", dt=DT, reset="zero")

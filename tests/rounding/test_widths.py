@@ -25,9 +25,17 @@ def chosen(prepared: Prepared, recipe: Recipe) -> dict[str, int]:
     return {n: found.override(n).weights or 0 for n in prepared.folded.discovery.projections}
 
 
-def test_whole_bits_are_one_width(observed: Prepared) -> None:
-    recipe = RECIPE.replace(weights=3)
+@pytest.mark.parametrize("words", ["w2m4", "w4m4", "gptq+w3m4", "fast+w3m4", "one-width+w3m4", "paper+w3m4"])
+def test_whole_bits_are_one_width(observed: Prepared, words: str) -> None:
+    recipe = Recipe.parse(words)
     assert with_weight_widths(observed, recipe) is recipe
+
+
+@pytest.mark.parametrize("words", ["w3m4", "mixed-widths+w3m4", "gptq+mixed-widths+w3m4"])
+def test_three_bits_are_an_average(observed: Prepared, words: str) -> None:
+    bits = {n: b for n, b in chosen(observed, Recipe.parse(words)).items() if b}
+    size = {n: observed.folded.weight(n).numel() for n in bits}
+    assert sum(bits[n] * size[n] for n in bits) <= 3 * sum(size.values()) and len(set(bits.values())) > 1
 
 
 @pytest.mark.parametrize("budget", [2.25, 2.5, 3.5, 5.0])

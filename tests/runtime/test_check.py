@@ -104,6 +104,7 @@ CASES: dict[str, Change] = {
     "neuron widths": number("neurons", "lif", **dict.fromkeys(("bits", "zero", "low", "high"), LONG)),
     "neuron levels": number("neurons", "lif", low=ONES),
     "neuron wide levels": number("neurons", "lif", high=2**32 * ONES),
+    "neuron thresholds": number("neurons", "lif", most=2, theta=0 * ONES),
     "neuron channel": change("lif", channel=Index(numbers=(3,) * 12)),
     "neuron channel hole": change("lif", channel=Index(numbers=(-1,) * 12)),
     "neuron channel count": change("lif", channel=identity(3)),

@@ -184,3 +184,12 @@ def test_a_large_sample_in_numpy_is_taken_in_parts(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("ptq4snn.runtime.numpy_project.MOST", 5 * 72)
     assert np.array_equal(Runtime(build(**parts), "numpy")(x), whole)
     assert tapped(np.ones((1, 2)), np.array([0, -1])).tolist() == [[1, 1], [0, 0]]
+
+
+def test_a_saved_state_has_a_limit_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "large.state"
+    head: dict[str, Any] = {"state": {"model": "x", "batch": 1, "steps": 1}}
+    write_bundle(path, head, {"rows/0": IntegerArray(np.zeros((1, 2**22), np.int8), 1)}, {})
+    monkeypatch.setattr("ptq4snn.runtime.state.MOST_BYTES", 2**24)
+    with pytest.raises(BundleError, match=r"large.state: reading it takes 2\d,\d{3},\d{3} bytes of memory"):
+        State.load(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from ptq4snn.network.program import Program
 from ptq4snn.runtime import native
 from ptq4snn.runtime.loading import build
 from ptq4snn.runtime.native import NativeExecutor
+from ptq4snn.runtime.native.binding import Engine, library
+from ptq4snn.runtime.native.planner import plan_model
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.reference import NumpyExecutor
 from ptq4snn.runtime.state import State
@@ -237,6 +240,17 @@ def test_an_unknown_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         NativeExecutor(random_model(0), "mmx")
     monkeypatch.setenv("PTQ4SNN_KERNELS", "scalar")
     assert NativeExecutor(random_model(0)).kernels == "scalar"
+
+
+def test_a_threshold_that_counts_is_divided_by_and_hence_positive() -> None:
+    drawn = (random_model(seed, 8) for seed in range(100))
+    model = next(m for m in drawn if any(n.most > 1 for n in m.neurons.values()))
+    zero = {name: replace(n, theta=0 * n.theta) for name, n in model.neurons.items()}
+    block = plan_model(replace(model, neurons=zero), kept_values(model)).block
+    kernels = library()
+    assert kernels is not None
+    with pytest.raises(PTQ4SNNError, match="threshold that is not positive"):
+        Engine(kernels, block, "scalar")
 
 
 def test_calls_that_do_not_fit_are_refused() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.data.arrays import READERS, open_arrays
+from ptq4snn.data.arrays import READERS, open_arrays, readable
 from ptq4snn.errors import DataError
 from ptq4snn.extras import needed_by
 from ptq4snn.network.program import Program
@@ -51,7 +51,7 @@ def inputs_for(spec: str, program: Program) -> Iterator[Array]:
 def _is_array(path: Path) -> bool:
     """A file of x, by its ending; an .npz may be a whole data set as well."""
     if path.suffix == ".npz" and path.is_file() and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as file:
+        with readable(path), zipfile.ZipFile(path) as file:
             return not {"test_x.npy", "train_x.npy"} <= set(file.namelist())
     return path.suffix in READERS
 

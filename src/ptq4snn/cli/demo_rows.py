@@ -27,21 +27,21 @@ __all__ = ["BRIEF", "FULL", "NETWORKS", "SETTINGS", "Limits", "Network", "Study"
 Row = dict[str, Any]
 DEFAULT = "w4m4"
 WAYS = (
-    ("reuse", "paper+gptq+reuse+uniform+w4m{}"),
-    ("FlowQ", "paper+gptq+flowq+uniform+w4m{}"),
-    ("paper", "paper+gptq+w4m{}"),
+    ("reuse", "paper+sbc+reuse+uniform+w4m{}"),
+    ("FlowQ", "paper+sbc+flowq+uniform+w4m{}"),
+    ("paper", "paper+sbc+w4m{}"),
     ("default", "w4m{}"),
 )
-# weights by GPTQ for all; at 2 bits the paper's mixed precision has nothing to mix: the same for all
+# equal weights for all (sbc, the default's); at 2 bits the paper's mixed precision has nothing to mix
 SETTINGS: tuple[tuple[str, str], ...] = (
-    ("W4/M32", "gptq+w4m32"),
+    ("W4/M32", "sbc+w4m32"),
     *((f"W4/M{bits} {name}", words.format(bits)) for bits in (4, 2) for name, words in WAYS),
 )
 FULL: tuple[tuple[str, str], ...] = (
     *SETTINGS,
-    ("W4/M4 layer-wise", "paper+gptq+layerwise+uniform+w4m4"),
-    ("W4/M4 independent", "paper+gptq+independent+uniform+w4m4"),
-    ("W4/M4 bridge", "paper+gptq+uniform+w4m4"),
+    ("W4/M4 layer-wise", "paper+sbc+layerwise+uniform+w4m4"),
+    ("W4/M4 independent", "paper+sbc+independent+uniform+w4m4"),
+    ("W4/M4 bridge", "paper+sbc+uniform+w4m4"),
     ("nearest W4/M32", "paper+nearest+w4m32"),
     ("nearest W4/M4 reuse", "paper+nearest+reuse+uniform+w4m4"),
     ("nearest W4/M4 FlowQ", "paper+nearest+flowq+uniform+w4m4"),

@@ -12,6 +12,7 @@ from typing import Any
 from ptq4snn.cli.options import build_parser
 from ptq4snn.errors import PTQ4SNNError, TeamError
 from ptq4snn.files import short
+from ptq4snn.memory import ran_out
 from ptq4snn.team import number_here
 
 __all__ = ["main"]
@@ -35,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as e:
         where = f": {short(e.filename)}" if e.filename else ""
         return print_error(f"{e.strerror or e}{where}")
-    except MemoryError:
+    except (MemoryError, RuntimeError) as e:
+        if not ran_out(e):
+            raise
         return print_error("there is not enough memory: take fewer samples or time steps at a time")
     except KeyboardInterrupt:
         print("ptq4snn: interrupted", file=sys.stderr)

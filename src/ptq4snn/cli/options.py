@@ -120,7 +120,7 @@ def quantize_options(p: argparse.ArgumentParser) -> None:
     group.add_argument("--membrane", type=float, metavar="BITS", help="average bits of a state, 2 to 8 (4)")
     group.add_argument("--coupling", choices=COUPLINGS, help="where a state's scale comes from (bridge)")
     group.add_argument("--allocation", choices=ALLOCATIONS, help="how bits are given to channels (fit)")
-    group.add_argument("--rounding", choices=ROUNDINGS, help="how weights are rounded (gptq)")
+    group.add_argument("--rounding", choices=ROUNDINGS, help="how weights are rounded (sbc)")
     group.add_argument("--iterations", type=int, metavar="N", help="steps of adaround and brecq (20,000)")
     group.add_argument("--objective", choices=OBJECTIVES, help="what a good state scale is (auto)")
     group.add_argument("--state-rounding", choices=STATE_ROUNDINGS, help="of a state each step (even)")

@@ -19,13 +19,13 @@ from safetensors import SafetensorError, safe_open
 from ptq4snn.errors import DataError
 from ptq4snn.files import short
 
-__all__ = ["READERS", "open_arrays", "readable"]
+__all__ = ["READERS", "UNREADABLE", "open_arrays", "readable"]
 
 Framework = Literal["np", "pt"]
 # what damaged files make the parsers raise; headers of .npy files are parsed as Python
 UNREADABLE = (
     ValueError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError, TypeError, SyntaxError,
-    tokenize.TokenError, RecursionError, OverflowError, NotImplementedError, KeyError,
+    tokenize.TokenError, RecursionError, OverflowError, RuntimeError, KeyError,  # an encrypted part of a .npz
 )  # fmt: skip
 
 

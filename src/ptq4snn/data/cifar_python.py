@@ -6,7 +6,9 @@ official files name (a numpy array and its dtype, written by Python 2 or 3); eve
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,9 @@ __all__ = ["read_python"]
 def read_python(file: Path, labels: str, width: int) -> tuple[Pixels, npt.NDArray[np.int64]]:
     """Images uint8 [N, width] of `data` and the class numbers [N] of the list `labels`."""
     try:
-        with file.open("rb") as f:
-            content = _Reader(f, encoding="bytes").load()
+        data = file.read_bytes()
+        _refuse_large(data)
+        content = _Reader(io.BytesIO(data), encoding="bytes").load()
         found = {k.decode() if isinstance(k, bytes) else k: v for k, v in content.items()}
         images = found["data"].pixels()
         classes = np.array(found[labels], np.int64)
@@ -44,6 +47,14 @@ def read_python(file: Path, labels: str, width: int) -> tuple[Pixels, npt.NDArra
             f"[N, {width}] and [N]: unpack the archive again"
         )
     return images, classes
+
+
+def _refuse_large(data: bytes) -> None:
+    """Before anything is loaded: a pickle may ask for a numbered place beyond any that it fills, or for more
+    bytes than follow (then `genops` raises), and Python makes room for all of it."""
+    for ops, (op, arg, _) in enumerate(pickletools.genops(data), 1):
+        if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(arg or 0) > ops:
+            raise ValueError("a place is numbered beyond those that are filled")
 
 
 class _Refused(Exception):

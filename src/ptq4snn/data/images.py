@@ -35,6 +35,8 @@ __all__ = [
 Pixels = npt.NDArray[np.uint8]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 
+MOST_PIXELS = 2**26  # of a resized image: a strip of few pixels would become gigabytes
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -64,6 +66,8 @@ def resize_shorter(image: Image, shorter: int, interpolation: Interpolation) -> 
     """The shorter side becomes `shorter`; the longer one keeps the ratio, rounded down."""
     width, height = image.size
     longer = int(shorter * max(width, height) / min(width, height))
+    if longer * shorter > MOST_PIXELS:
+        raise DataError(f"an image of {width} x {height} pixels is too narrow to be resized: leave it out")
     if width <= height:
         return resize(image, longer, shorter, interpolation)
     return resize(image, shorter, longer, interpolation)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from ptq4snn.data.arrays import UNREADABLE
 from ptq4snn.data.cifar import CifarSamples, Name, find_cifar
 from ptq4snn.data.imagenet import ImageNetSamples, holds_imagenet
 from ptq4snn.data.samples import Preprocessing, Samples
@@ -101,7 +102,7 @@ def npz_names(path: Path) -> set[str]:
     try:
         with zipfile.ZipFile(path) as file:
             return {name.removesuffix(".npy") for name in file.namelist()}
-    except (zipfile.BadZipFile, OSError):
+    except (*UNREADABLE, OSError):
         return set()
 
 

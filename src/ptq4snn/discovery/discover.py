@@ -28,9 +28,10 @@ from ptq4snn.discovery.spike_scales import find_spike_scales
 from ptq4snn.discovery.transposing import TRANSPOSED
 from ptq4snn.discovery.unknown import no_neurons, unknown_neuron
 from ptq4snn.discovery.walk import Then, Walk, is_projection, walk
-from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation
+from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation, first_line
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 from ptq4snn.frameworks.compound import Before
+from ptq4snn.memory import ran_out
 from ptq4snn.network.edit import Edit
 
 MOST_EDITS = 4096
@@ -219,10 +220,12 @@ def _recorded(model: nn.Module, sample: Tensor, excluded: Collection[str]) -> Gr
     try:
         return record(model, sample, lambda name, m: _classify(name, m, excluded))[0]
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as why:
+        if ran_out(why):
+            raise
         lone = ", or give batches: for one sample x.unsqueeze(0)" if sample.dim() == 1 else ""
         raise DataError(
             f"the model cannot run on a sample of shape {list(sample.shape)} and type {sample.dtype}: "
-            f"{str(why).splitlines()[0]}; check the input's shape and type and batch_axis{lone}"
+            f"{first_line(why)}; check the input's shape and type and batch_axis{lone}"
         ) from why
     finally:
         reset_neurons(model)

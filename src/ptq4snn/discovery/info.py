@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ptq4snn.network.state_layout import Layout
 
-__all__ = ["Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role"]
+__all__ = ["Kind", "NeuronInfo", "Norm", "ProjectionInfo", "Role", "RowOrder"]
 
 Kind = Literal["pair", "stream", "bare"]
 Role = Literal["pair", "stream", "chain", "output"]
@@ -57,6 +57,18 @@ class NeuronInfo:
 
 
 @dataclass(frozen=True)
+class RowOrder:
+    """How the time steps of one call lie in the rows of a projection's input.
+
+    each: rows of one sample at one step. apart: rows from one step to the next of the same sample; 0 where
+    the steps come one after the other, each with all samples.
+    """
+
+    each: int
+    apart: int
+
+
+@dataclass(frozen=True)
 class ProjectionInfo:
     name: str
     role: Role
@@ -86,3 +98,4 @@ class ProjectionInfo:
     gains: tuple[float, ...] = ()  # of one that reads the input: what forward multiplies it with before, and
     offsets: tuple[float, ...] = ()  # adds; one entry or one for each input channel, none where it does not
     decode: bool = False  # its output leaves integer arithmetic at once (an operation like softmax follows)
+    rows: RowOrder | None = None  # of spikes; None: its calls are single steps, or it is not known

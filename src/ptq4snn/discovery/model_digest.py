@@ -18,7 +18,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.surgery import copy_model, unwrapped
-from ptq4snn.errors import DataError
+from ptq4snn.errors import DataError, first_line
 from ptq4snn.hashing import Hash, digest
 
 __all__ = ["graph_digest", "model_digest", "weights_digest"]
@@ -58,7 +58,7 @@ def graph_digest(model: nn.Module, x: Tensor) -> str:
     except (RuntimeError, ValueError, TypeError, IndexError) as why:
         raise DataError(
             f"the model cannot run on a sample of shape {list(x.shape)} and type {x.dtype}: "
-            f"{(str(why) or type(why).__name__).splitlines()[0]}; check the input's shape and type and "
+            f"{first_line(why)}; check the input's shape and type and "
             "batch_axis"
         ) from why
     return tape.hash.hexdigest()

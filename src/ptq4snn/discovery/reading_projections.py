@@ -23,7 +23,7 @@ from ptq4snn.discovery.facts import (
     projections_of,
     sheets_of,
 )
-from ptq4snn.discovery.info import NeuronInfo, Norm, ProjectionInfo, Role
+from ptq4snn.discovery.info import NeuronInfo, Norm, ProjectionInfo, Role, RowOrder
 from ptq4snn.discovery.outputs import leaves, summed_with
 from ptq4snn.discovery.pairs import unique
 from ptq4snn.discovery.walk import ProjectionCall, Walk
@@ -52,7 +52,8 @@ def read_projections(w: Walk, neurons: dict[str, NeuronInfo], streams: dict[str,
         info = _read_projection(cs, norms, w, neurons, streams, macs)
         constant = even_constant(w, cs, modules[name])
         rectified = all(RELU in s.ops for s in sinks.get(name, ())) and bool(sinks.get(name))
-        out[name] = replace(info, constant=constant, tied=ties.get(name, ()), rectified=rectified)
+        rows = _row_order(cs, batch) if info.reads == "count" else None
+        out[name] = replace(info, constant=constant, tied=ties.get(name, ()), rectified=rectified, rows=rows)
     return out
 
 
@@ -120,6 +121,19 @@ def _input_channels(w: Walk, calls: list[ProjectionCall]) -> tuple[int, ...]:
 def _is_rest(fact: Fact) -> bool:
     """Whether it stands for the spikes before the first step."""
     return isinstance(fact, Count) and not fact.sources and fact.lo == fact.hi == 0
+
+
+def _row_order(calls: list[ProjectionCall], batch: int) -> RowOrder | None:
+    """Of a single call whose rows have the steps 0..T-1, each `apart` times, over and over."""
+    steps = calls[0].steps
+    count = max(steps, default=0) + 1
+    if len(calls) > 1 or count == 1 or batch == 1 or len(steps) % (batch * count):
+        return None
+    apart = next(i for i, t in enumerate(steps) if t)
+    once = [t for t in range(count) for _ in range(apart)]
+    if list(steps) != once * (len(steps) // len(once)):
+        return None
+    return RowOrder(len(steps) // (batch * count), 0 if len(steps) == len(once) else apart)
 
 
 def _read_projection(

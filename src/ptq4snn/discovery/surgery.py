@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from ptq4snn.errors import UnsupportedModel
+from ptq4snn.errors import UnsupportedModel, first_line
 from ptq4snn.frameworks import adapter_of
 
 __all__ = ["copy_model", "replace_modules", "unwrapped"]
@@ -60,7 +60,7 @@ def copy_model(model: nn.Module) -> nn.Module:
         copied = copy.deepcopy(model, memo).eval()
     except (RuntimeError, TypeError) as why:
         raise UnsupportedModel(
-            f"the model cannot be copied: {str(why).splitlines()[0]}; detach or delete the tensors it keeps"
+            f"the model cannot be copied: {first_line(why)}; detach or delete the tensors it keeps"
         ) from why
     for parent in list(copied.modules()):
         for name, child in list(parent._modules.items()):

@@ -59,6 +59,7 @@ class ProjectionCall:
     in_shape: tuple[int, ...]
     out_shape: tuple[int, ...]
     in_axis: int = -1  # of its input channels, counted from the end
+    steps: tuple[int, ...] = ()  # the time step of every row of its input, in order
 
 
 @dataclass(frozen=True)
@@ -218,14 +219,15 @@ def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fa
         _check_aligned(w, fact)
     shape = graph.values[node.outputs[0]].shape
     axis = channel_axis(module) % len(shape)
+    steps = _steps(fact, axis, len(shape))
+    rows = tuple(int(t) for t in steps.flatten().tolist())
+    first = _slim(fact, 1 if axis else 0)
     w.projections.append(
-        ProjectionCall(
-            node.target, _slim(fact, 1 if axis else 0), graph.values[value].shape, shape, channel_axis(module)
-        )
+        ProjectionCall(node.target, first, graph.values[value].shape, shape, channel_axis(module), rows)
     )
     numbers = torch.arange(shape[axis], dtype=torch.float64) + w.base[node.target]
     ids = numbers.reshape([-1 if d == axis else 1 for d in range(len(shape))]).expand(shape)
-    ids = ids + TIME * _steps(fact, axis, len(shape))
+    ids = ids + TIME * steps
     return [Current((Sheet(ids, frozenset([node.target])),))]
 
 

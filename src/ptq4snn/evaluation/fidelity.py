@@ -6,7 +6,7 @@ the quantized model's probes take them out again one by one. Memory follows the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, is_map
-from ptq4snn.evaluation.meters import InputMeter, NeuronFidelity, NeuronMeter, emd, share
+from ptq4snn.evaluation.meters import InputMeter, Meter, NeuronFidelity, NeuronMeter, emd, share
+from ptq4snn.memory import Portion, Undo
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import divergence, same_draws
@@ -127,27 +128,44 @@ class Outputs:
             self.examples += [Example(x.select(self.axis, i).cpu(), *p) for i, p in enumerate(pairs)]
 
 
-def _lockstep(prepared: Prepared, model: QuantizedModel, meters: dict[str, NeuronMeter]) -> Outputs:
+def _lockstep(prepared: Prepared, model: QuantizedModel, meters: Sequence[Meter]) -> Outputs:
     """Run both models over all samples that report."""
     axis, size = prepared.batch_axis, _part_size(prepared)
     found, seen = Outputs(axis), []  # logits of the float model
+
+    def both(portion: Portion) -> tuple[Tensor, Tensor]:
+        for meter in meters:
+            meter.start(portion.count)
+        logits = []
+        for network in (prepared.folded.model, model):
+            reset_neurons(network)
+            with same_draws(), unfinished(network):
+                logits.append(prepared.readout(network(portion.x)))
+        return logits[0], logits[1]
+
+    def mark() -> Undo:
+        undos = [meter.mark() for meter in meters]
+
+        def undo() -> None:
+            for one in undos:
+                one()
+
+        return undo
+
     for batch in prepared.progress.track(prepared.reported, len(prepared.reported), "comparing with float"):
         for x in batch.split(size, axis):
-            for meter in meters.values():
-                meter.start(x.shape[axis])
-            logits = []
-            for network in (prepared.folded.model, model):
-                reset_neurons(network)
-                with same_draws(), unfinished(network):
-                    logits.append(prepared.readout(network(x)))
-            found.add(x, *logits)
-            seen.append(logits[0])
+            for meter in meters:
+                meter.begin()
+            pairs = prepared.room.run(x, both, "comparing with float", mark)
+            before, after = (torch.cat(y) for y in zip(*pairs, strict=True))
+            found.add(x, before, after)
+            seen.append(before)
     prepared.note_reported(seen)
     return found
 
 
-def compare(prepared: Prepared, model: QuantizedModel) -> Fidelity:
-    """One float and one quantized pass over the micro-batches that report."""
+def compare(prepared: Prepared, model: QuantizedModel, beside: Sequence[Meter] = ()) -> Fidelity:
+    """One float and one quantized pass over the micro-batches that report; meters `beside` count as well."""
     d, specs = prepared.folded.discovery, prepared.folded.specs
     meters = {n: NeuronMeter(i, model.core(n), specs[n].theta) for n, i in d.neurons.items()}
     inputs = {
@@ -156,7 +174,12 @@ def compare(prepared: Prepared, model: QuantizedModel) -> Fidelity:
         if p.reads == "count"
     }
     with torch.no_grad(), _attached(prepared, model, meters, inputs):
-        found = _lockstep(prepared, model, meters)
+        watching: list[Meter] = [
+            *meters.values(),
+            *(meter for pair in inputs.values() for meter in pair),
+            *beside,
+        ]
+        found = _lockstep(prepared, model, watching)
     return Fidelity(
         neurons={n: m.result() for n, m in meters.items()},
         firing_before={n: before.mean() for n, (before, _) in inputs.items()},

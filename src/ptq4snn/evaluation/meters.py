@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.info import NeuronInfo
+from ptq4snn.memory import Undo
 from ptq4snn.modules.carrier import plain
 from ptq4snn.modules.integer import IntegerCore
 
-__all__ = ["InputMeter", "NeuronFidelity", "NeuronMeter", "OverTime", "emd", "share"]
+__all__ = ["InputMeter", "Meter", "NeuronFidelity", "NeuronMeter", "OverTime", "emd", "share"]
+
+
+FINE = 2.0**24  # parts of a squared threshold that errors are counted in
 
 
 def emd(a: Tensor, b: Tensor) -> float:
@@ -24,6 +28,20 @@ def emd(a: Tensor, b: Tensor) -> float:
 
 def share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
+
+
+class Meter(Protocol):
+    """What counts while a network runs. A batch runs in portions, each of which may have to be taken back."""
+
+    def begin(self) -> None:
+        """A batch comes next."""
+
+    def start(self, samples: int) -> None:
+        """A portion of so many samples comes next."""
+
+    def mark(self) -> Undo:
+        """What takes back all that is seen from here on."""
+        ...
 
 
 class Tally:
@@ -36,6 +54,15 @@ class Tally:
     def add(self, t: int, value: Tensor, count: int) -> None:
         self.sums[t] = self.sums[t] + value if t in self.sums else value
         self.counts[t] = self.counts.get(t, 0) + count
+
+    def mark(self) -> Undo:
+        """What takes back all that is added from here on."""
+        sums, counts = dict(self.sums), dict(self.counts)
+
+        def undo() -> None:
+            self.sums, self.counts = sums, counts
+
+        return undo
 
     @property
     def count(self) -> int:
@@ -118,6 +145,22 @@ class NeuronMeter:
         self.flips, self.saturated, self.squares = Tally(), Tally(), Tally()
         self.samples = 1  # of the part that runs
 
+    def mark(self) -> Undo:
+        """What takes back all that is seen from here on."""
+        tallies = (*self.fired.values(), self.flips, self.saturated, self.squares)
+        undos = [tally.mark() for tally in tallies]
+        spikes, steps = dict(self.spikes), dict(self.steps)
+
+        def undo() -> None:
+            self.spikes, self.steps = spikes, steps
+            for one in undos:
+                one()
+
+        return undo
+
+    def begin(self) -> None:
+        """Nothing is of a whole batch."""
+
     def start(self, samples: int) -> None:
         """Before a part of so many samples runs."""
         self.held.clear()
@@ -159,7 +202,8 @@ class NeuronMeter:
             error.sub_(state * self.per_theta)
         else:
             error.sub_(state, alpha=float(self.per_theta))
-        self.squares.add(t, error.square_().sum().double(), v.numel())
+        whole = error.square_().mul_(FINE).round_()  # whole numbers: added up in any order alike
+        self.squares.add(t, whole.double().sum(), v.numel())  # sooner than a sum that casts
 
     def _rates(self, side: str) -> Tensor:
         spikes = self.spikes[side]
@@ -178,7 +222,7 @@ class NeuronMeter:
             saturated=self.saturated.total(),
             states=self.saturated.count,
             over_time=OverTime(
-                divergence=tuple(map(math.sqrt, self.squares.means())),
+                divergence=tuple(math.sqrt(mean / FINE) for mean in self.squares.means()),
                 flips=self.flips.means(),
                 saturation=self.saturated.means(),
                 rates_before=self.fired["before"].means(),
@@ -195,10 +239,25 @@ class InputMeter:
         self.total: Tensor | float = 0.0
         self.count = 0
 
+    def begin(self) -> None:
+        """Nothing is of a whole batch."""
+
+    def start(self, samples: int) -> None:
+        """Nor of a portion."""
+
     def __call__(self, _module: nn.Module, args: Any) -> None:
         x = plain(args[0])
-        self.total = self.total + (x.abs() if self.signed else x).sum().double()
+        self.total = self.total + (x.abs() if self.signed else x).double().sum()
         self.count += x.numel()
+
+    def mark(self) -> Undo:
+        """What takes back all that is seen from here on."""
+        total, count = self.total, self.count
+
+        def undo() -> None:
+            self.total, self.count = total, count
+
+        return undo
 
     def mean(self) -> float:
         return float(self.total) / max(1, self.count)

@@ -14,13 +14,14 @@ from ptq4snn.calibration.calibration_set import check
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.input_types import input_type
-from ptq4snn.errors import DataError, PTQ4SNNError
+from ptq4snn.errors import DataError, PTQ4SNNError, first_line
 from ptq4snn.evaluation.accuracy import Accuracy
 from ptq4snn.evaluation.own_batches import own_batches
 from ptq4snn.evaluation.segmentation_score import Segmentation
 from ptq4snn.evaluation.throughput import Stopwatch, together
 from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.frameworks import adapter_of
+from ptq4snn.memory import Portion, Room, in_words, ran_out
 from ptq4snn.modules.readout import Readout, find_readout
 from ptq4snn.modules.running import fastest, whole_sequences
 from ptq4snn.network.program import Program
@@ -76,7 +77,7 @@ def evaluate(
     training = [m for m in model.modules() if m.training]
     model.eval()
     try:
-        with torch.random.fork_rng(devices=[]), whole_sequences(model):
+        with torch.random.fork_rng(devices=[]), whole_sequences(model), in_words("to evaluate"):
             return _evaluate(model, batches, Scoring(batch_axis, task, limit, watch, team), chosen(progress))
     finally:
         reset_neurons(model)
@@ -125,7 +126,7 @@ def _own_part(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progre
     kind = torch.float32
     readout: Readout | None = None
     score = None if scoring.task is None else _score(scoring.task, batches)
-    samples, clock = 0, Stopwatch()
+    samples, clock, room = 0, Stopwatch(), Room(batch_axis)
     watched: dict[int, tuple[Tensor, Tensor]] = {}
     numbered, size = own_batches(batches, scoring.limit, batch_axis, scoring.team)
     for number, batch in progress.track(numbered, size, "evaluating"):
@@ -134,7 +135,7 @@ def _own_part(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progre
             _check_axis(model, x, batch_axis)
             kind = input_type(model, x.narrow(batch_axis, 0, 1).to(_device(model, x)))
         first, x = x if first is None else first, x.to(kind)
-        readout, logits, seconds = _logits(model, x, readout, batch_axis)
+        readout, logits, seconds = _logits(model, x, readout, room)
         samples += x.shape[batch_axis]
         if y is not None:
             score = score or _score("classification" if y.dim() == 1 else "segmentation", batches)
@@ -202,19 +203,25 @@ def _device(model: nn.Module, x: Tensor) -> torch.device:
 
 
 def _logits(
-    model: nn.Module, x: Tensor, readout: Readout | None, batch_axis: int
+    model: nn.Module, x: Tensor, readout: Readout | None, room: Room
 ) -> tuple[Readout, Tensor, float]:
     """Where the logits are, the logits, and the seconds that the model took."""
     x = x.to(_device(model, x))
     try:
-        readout = readout or find_readout(model, x, batch_axis)
-        reset_neurons(model)
+        where = readout or find_readout(model, x, room.axis)
+
+        def run(portion: Portion) -> Tensor:
+            reset_neurons(model)
+            with torch.no_grad():
+                return where(fastest(model)(portion.x)).cpu()  # waits for the device, too
+
         begin = perf_counter()
-        with torch.no_grad():
-            logits = readout(fastest(model)(x)).cpu()  # waits for the device, too
-        return readout, logits, perf_counter() - begin
+        logits = torch.cat(room.run(x, run, "evaluating"))
+        return where, logits, perf_counter() - begin
     except (RuntimeError, ValueError, TypeError, IndexError) as why:
+        if ran_out(why):
+            raise
         raise DataError(
             f"the model cannot run on a batch of shape {list(x.shape)} and type {x.dtype}: "
-            f"{(str(why) or type(why).__name__).splitlines()[0]}; check the input and batch_axis"
+            f"{first_line(why)}; check the input and batch_axis"
         ) from why

@@ -26,6 +26,7 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.evaluation.fidelity import Fidelity
+from ptq4snn.memory import Undo
 from ptq4snn.modules.carrier import plain
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.quantized import QuantizedModel
@@ -61,7 +62,9 @@ class SynapticMeter:
     def __init__(self, layer: nn.Module) -> None:
         self.layer, self.axis = layer, channel_axis(layer)
         self.weight: Tensor = layer.weight.detach()  # type: ignore[operator]
-        self.macs = self.acs = self.dense = 0.0
+        self.dense = 0.0
+        self.calls: list[tuple[float, bool]] = []  # operations, and whether they are additions alone
+        self.first = self.at = 0  # call of the batch that runs: its first, its next
         self.fans: dict[tuple[int, ...], tuple[Tensor, float]] = {}
 
     def __call__(self, _module: nn.Module, args: Any) -> None:
@@ -70,12 +73,39 @@ class SynapticMeter:
         effective, all_of_sample = self._fans(shape)
         read = torch.ne(x, 0, out=torch.empty_like(x))  # ones and zeros of the same type: bool is slower
         at = read.reshape(-1, *shape).sum(0).double()  # how often each position is not zero
-        operations = float((at * effective).sum())
-        if _same(x, read) or _same(x.abs(), read):
-            self.acs += operations
+        operations, added = float((at * effective).sum()), _same(x, read) or _same(x.abs(), read)
+        if self.at < len(self.calls):  # of another portion of the batch
+            before = self.calls[self.at]
+            self.calls[self.at] = before[0] + operations, before[1] and added
         else:
-            self.macs += operations
+            self.calls.append((operations, added))
+        self.at += 1
         self.dense += all_of_sample * (x.numel() // max(1, effective.numel()))
+
+    @property
+    def acs(self) -> float:
+        return sum(n for n, added in self.calls if added)
+
+    @property
+    def macs(self) -> float:
+        return sum(n for n, added in self.calls if not added)
+
+    def begin(self) -> None:
+        """A batch comes next."""
+        self.first = len(self.calls)
+
+    def start(self, samples: int) -> None:
+        """A portion of it comes next."""
+        self.at = self.first
+
+    def mark(self) -> Undo:
+        """What takes back all that is counted from here on."""
+        calls, dense = list(self.calls), self.dense
+
+        def undo() -> None:
+            self.calls, self.dense = calls, dense
+
+        return undo
 
     def _fans(self, shape: tuple[int, ...]) -> tuple[Tensor, float]:
         """Of the weights that are not zero, and the sum over all inputs of that of all weights."""

@@ -27,7 +27,7 @@ JITTER = 1e-4  # of the standard deviation of a projection's weights
 
 
 @contextmanager
-def jittered(folded: Folded, seed: int = 0) -> Iterator[None]:
+def jittered(folded: Folded, seed: int = 0, size: float = JITTER) -> Iterator[None]:
     """Inside, the weights of all projections are jittered; the same seed draws the same noise."""
     weights: list[Tensor] = [folded.weight(name) for name in folded.discovery.projections]
     kept = [w.detach().clone() for w in weights]
@@ -36,7 +36,7 @@ def jittered(folded: Folded, seed: int = 0) -> Iterator[None]:
         with torch.no_grad():
             for w in weights:
                 noise = torch.randn(w.shape, generator=g, dtype=torch.float64)
-                w.add_((noise * JITTER * float(w.double().std(correction=0))).to(w))
+                w.add_((noise * size * float(w.double().std(correction=0))).to(w))
         yield
     finally:
         with torch.no_grad():

@@ -43,7 +43,7 @@ __all__ = ["make_report"]
 def make_report(prepared: Prepared, assembly: Assembly, model: QuantizedModel, trials: list[Trial]) -> Report:
     """Compare float and quantized model on the samples that report and count what the plan costs."""
     with counted(prepared, model) as meters:
-        found = compare(prepared, model)
+        found = compare(prepared, model, [*meters[0].values(), *meters[1].values()])
     plan, d = model.plan, prepared.folded.discovery
     sizes = {n: p.weight.integers.numel() for n, p in assembly.lattice.projections.items()}
     cost = plan_cost(plan, sizes, stream_bytes(d), model.program)

@@ -90,12 +90,13 @@ class Catalog:
         """All combinations of widths that the recipe's allocation can give."""
         firsts = [f for f in FIRST if f <= self.recipe.first_membrane] if self.has_first else []
         found = []
+        base = self.recipe.replace(weight_allocation="uniform")  # `narrowed` mixes widths
         for weights in WEIGHTS:
             for membrane in STATES:
                 for first in firsts or [self.recipe.first_membrane]:
                     changes = {"weights": weights, "membrane": membrane, "first_membrane": first}
                     try:
-                        recipe = self.recipe.replace(**changes)
+                        recipe = base.replace(**changes)
                     except RecipeError:  # uniform widths of 2.5 bits, or an average beyond `widths`
                         continue
                     found.append(Candidate(recipe, self._bytes(recipe), self.has_first))

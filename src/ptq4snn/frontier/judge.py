@@ -12,7 +12,7 @@ from ptq4snn.data.samples import check_labels
 from ptq4snn.errors import DataError
 from ptq4snn.frontier.dealing import Dealt
 from ptq4snn.frontier.goal import Outcome
-from ptq4snn.prepare import Prepared, logits
+from ptq4snn.prepare import Prepared
 
 __all__ = ["Judge"]
 
@@ -42,7 +42,7 @@ def _decisions(prepared: Prepared, dealt: Dealt, model: nn.Module) -> Iterator[T
     batches = (b.unpack().to(like) for b in dealt.judging)
     total = len(dealt.judging)
     tracked = prepared.progress.track(batches, total, "judging")
-    for y in logits(model, tracked, prepared.readout, prepared.team):
+    for y in prepared.logits(model, tracked):
         if dealt.labels is not None:
             _check(dealt.labels, y)
         yield y.argmax(1).reshape(len(y), -1).cpu()

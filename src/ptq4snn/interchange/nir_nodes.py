@@ -34,7 +34,7 @@ from ptq4snn.frameworks.compound import Compound, OneToOne, Stage
 from ptq4snn.frameworks.foreign import reference_current
 from ptq4snn.models.neuron import fire
 
-__all__ = ["READOUTS", "Settings", "is_neuron", "module_of"]
+__all__ = ["READOUTS", "Settings", "is_neuron", "module_of", "reals"]
 
 PROJECTIONS = ("Affine", "Linear", "Conv1d", "Conv2d")
 NEURONS = ("IF", "LIF", "CubaLIF", "LI", "CubaLI", "I")
@@ -78,8 +78,16 @@ def module_of(name: str, node: Any, settings: Settings) -> nn.Module:
     )
 
 
+def reals(x: Any, kind: Any = np.float64) -> Any:
+    """As an array of floats; complex numbers, texts and objects are none."""
+    found = np.asarray(x)
+    if found.dtype.kind not in "fiub":
+        raise TypeError(f"{found.dtype} is no type of real numbers")
+    return found.astype(kind)
+
+
 def _tensor(x: Any) -> Tensor:
-    return torch.as_tensor(np.asarray(x, dtype=np.float32))
+    return torch.as_tensor(reals(x, np.float32))
 
 
 def _plain(x: Any) -> Any:

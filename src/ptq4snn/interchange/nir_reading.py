@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from ptq4snn.errors import CheckpointError, UnsupportedModel
+from ptq4snn.errors import CheckpointError, PTQ4SNNError, UnsupportedModel, first_line
 from ptq4snn.extras import needed_by
 from ptq4snn.frameworks.adapter import Reset
 from ptq4snn.interchange.nir_network import Graph, NirNetwork
-from ptq4snn.interchange.nir_nodes import READOUTS, Settings, is_neuron, module_of
+from ptq4snn.interchange.nir_nodes import READOUTS, Settings, is_neuron, module_of, reals
 from ptq4snn.interchange.nir_order import Edge, order_of
 
 __all__ = ["from_nir"]
@@ -22,6 +28,17 @@ __all__ = ["from_nir"]
 RESETS: dict[str | None, Reset | None] = {None: None, "subtract": "soft", "zero": "hard"}
 RULES = ("euler", "rockpool")
 OUTPUTS = ("sum", "mean", "last", "none")
+MOST_BYTES = 2**32  # of all arrays of a file
+READ_ALL = """
+import sys, h5py
+with h5py.File(sys.argv[1], "r") as file:
+    names = []
+    file.visit(names.append)
+    for x in map(file.get, names):
+        if isinstance(x, h5py.Dataset):
+            x[()]
+"""
+MOST_STEPS = 4096  # of a delay: each of them is a value that is kept
 SCALED = ("Affine", "Linear", "Conv1d", "Conv2d")
 
 
@@ -44,14 +61,19 @@ def from_nir(
         raise UnsupportedModel(f'reset is {reset!r}: give "subtract" or "zero"')
     if readout not in OUTPUTS:
         raise UnsupportedModel(f"readout is {readout!r}: give one of {', '.join(OUTPUTS)}")
-    nodes, edges = _flattened(_read(source) if isinstance(source, (str, Path)) else source)
-    nodes, edges = _without_scales(nodes, edges)
+    found = _read(source) if isinstance(source, (str, Path)) else source
+    with _about("the NIR graph"):
+        return NirNetwork(_graph(found, Settings(dt, RESETS[reset], rule, whole=True)), readout).eval()
+
+
+def _graph(source: Any, settings: Settings) -> Graph:
+    nodes, edges = _without_scales(*_flattened(source))
     neurons = frozenset(n for n, node in nodes.items() if is_neuron(node))
     order, back = order_of(nodes, edges, neurons)
-    late = {n: _steps(n, node, dt) for n, node in nodes.items() if type(node).__name__ == "Delay"}
-    settings = Settings(dt, RESETS[reset], rule, whole=not back and not any(late.values()))
-    modules = {n: nn.Identity() if n in late else module_of(n, node, settings) for n, node in nodes.items()}
-    graph = Graph(
+    late = {n: _steps(n, node, settings.dt) for n, node in nodes.items() if type(node).__name__ == "Delay"}
+    settings = replace(settings, whole=not back and not any(late.values()))
+    modules = {n: nn.Identity() if n in late else _module(n, node, settings) for n, node in nodes.items()}
+    return Graph(
         modules,
         {n: tuple(a for a, b in edges if b == n) for n in nodes},
         tuple(order),
@@ -63,7 +85,22 @@ def from_nir(
         {a: tuple(int(i) for i in nodes[a].output_type["output"]) for a, _ in back},
         late,
     )
-    return NirNetwork(graph, readout).eval()
+
+
+def _module(name: str, node: Any, settings: Settings) -> nn.Module:
+    with _about(f"the node '{name}' of the NIR graph, a {type(node).__name__},"):
+        return module_of(name, node, settings)
+
+
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """A stranger's graph may have anything in place of a number, and shapes that do not fit."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as why:
+        raise UnsupportedModel(
+            f"{what} has parameters that are no numbers or do not fit each other: {first_line(why)[:300]}"
+        ) from why
 
 
 def _read(path: str | Path) -> Any:
@@ -72,9 +109,37 @@ def _read(path: str | Path) -> Any:
     if not Path(path).is_file():
         raise CheckpointError(f"there is no file {path}")
     try:
+        _refuse_large(path)
+        _refuse_deadly(path)
         return nir.read(path, type_check=False)
+    except PTQ4SNNError:
+        raise
     except Exception as why:  # a stranger's file may break h5py and nir in any way
-        raise CheckpointError(f"{path} cannot be read as a NIR graph: {str(why).splitlines()[0]}") from why
+        raise CheckpointError(f"{path} cannot be read as a NIR graph: {first_line(why)}") from why
+
+
+def _refuse_large(path: str | Path) -> None:
+    """Before its numbers are read: HDF5 gives an array any shape without writing a number of it."""
+    import h5py
+
+    sizes: list[int] = []
+    with h5py.File(path, "r") as file:
+        file.visititems(lambda _n, x: sizes.append(x.nbytes) if isinstance(x, h5py.Dataset) else None)
+    if sum(sizes) > MOST_BYTES:
+        raise CheckpointError(
+            f"{path} holds {sum(sizes):,} bytes of numbers: a graph may have {MOST_BYTES:,}"
+        )
+
+
+def _refuse_deadly(path: str | Path) -> None:
+    """HDF5's library ends the process on some damaged files: another process reads it first."""
+    if not sys.executable:
+        return
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", READ_ALL, str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    if done.returncode < 0:  # by a signal; what it says otherwise is said again, here
+        raise CheckpointError(f"{path} is damaged: HDF5 cannot read it; get it again")
 
 
 def _key(name: str) -> str:
@@ -127,7 +192,7 @@ def _only(nodes: dict[str, Any], kind: str) -> str:
 
 def _steps(name: str, node: Any, dt: float | None) -> int:
     """A delay as a number of steps, the same for all."""
-    delay = np.unique(np.asarray(node.delay, dtype=np.float64))
+    delay = np.unique(reals(node.delay))
     if len(delay) > 1:
         raise UnsupportedModel(f"the delays of '{name}' differ; a program has one for a whole value")
     if delay[0] == 0:
@@ -137,6 +202,8 @@ def _steps(name: str, node: Any, dt: float | None) -> int:
         raise UnsupportedModel(
             f"the delay of '{name}', {delay[0]:g}, is no whole number of steps dt: give dt"
         )
+    if steps > MOST_STEPS:
+        raise UnsupportedModel(f"the delay of '{name}' is {steps:.0f} steps: at most {MOST_STEPS}")
     return round(steps)
 
 
@@ -150,7 +217,7 @@ def _without_scales(nodes: dict[str, Any], edges: list[Edge]) -> tuple[dict[str,
         alone = len(before) == 1 and sum(a == before[0] for a, _ in edges) == 1
         if not alone or type(nodes[before[0]]).__name__ not in SCALED:
             continue
-        scaled = _scaled(nodes[before[0]], np.asarray(node.scale, dtype=np.float64))
+        scaled = _scaled(nodes[before[0]], reals(node.scale))
         if scaled is not None:
             nodes[before[0]] = scaled
             del nodes[name]

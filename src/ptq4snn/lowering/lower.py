@@ -13,7 +13,7 @@ from ptq4snn.discovery.graph import Graph, Node, NodeKind
 from ptq4snn.discovery.mirror import Mirror
 from ptq4snn.discovery.operations import rules_by_name
 from ptq4snn.discovery.record import FACTORIES, FILLED, record
-from ptq4snn.errors import UnsupportedOperation
+from ptq4snn.errors import UnsupportedOperation, first_line
 from ptq4snn.frameworks import Shell
 from ptq4snn.frameworks.compound import Before
 from ptq4snn.lowering import logic, lower_arithmetic, lower_pooling, lower_shaping, products
@@ -175,7 +175,7 @@ class Lowering:
         except Refused as why:
             raise UnsupportedOperation(f"{_place(node)} {why}") from why
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as why:
-            reason = str(why).splitlines()[0] if str(why) else type(why).__name__
+            reason = first_line(why)
             raise UnsupportedOperation(
                 f"{_place(node)} is called in a way that is not known: {reason}"
             ) from why

@@ -38,6 +38,17 @@ class FloatTracers:
                 found[name].of_rows = current if gain.dim() == 0 else None
         return cls(folded, found, len(batches))
 
+    def mark(self) -> dict[str, tuple[int, int]]:
+        return {name: tracer.mark() for name, tracer in self.by_neuron.items()}
+
+    def rewind(self, mark: dict[str, tuple[int, int]]) -> None:
+        for name, tracer in self.by_neuron.items():
+            tracer.rewind(mark[name])
+
+    def join(self, mark: dict[str, tuple[int, int]]) -> None:
+        for name, tracer in self.by_neuron.items():
+            tracer.join(mark[name])
+
     def traces(self) -> dict[str, Trace]:
         """What was seen; a synaptic current is judged by the spikes behind it."""
         found = {name: tracer.trace() for name, tracer in self.by_neuron.items() if tracer.rows}

@@ -6,8 +6,9 @@ threshold does to the spikes, without running the network again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.frameworks.core import NeuronCore
+from ptq4snn.memory import Portion, Room, Undo
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.network.state_layout import Layout
 
@@ -60,6 +62,22 @@ class Tracer:
             rows = self.of_rows(self._take(x, index)).float()
         self.rows[-1].append((rows, self._take(s, index).to(torch.uint8)))
 
+    def mark(self) -> tuple[int, int]:
+        """Where it is, for `rewind` and `join`."""
+        return len(self.rows), self.seen
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """As it was: the batch that came since has failed."""
+        (count, self.seen) = mark
+        del self.rows[count:], self.places[count:]
+
+    def join(self, mark: tuple[int, int]) -> None:
+        """What came since, portions of one batch, becomes that batch."""
+        count, _ = mark
+        steps = zip(*self.rows[count:], strict=True)  # each of all portions
+        self.rows[count:] = [[_side_by_side(step) for step in steps]]
+        self.places[count:] = [torch.cat(self.places[count:])]
+
     def _choose(self, s: Tensor) -> Tensor:
         """Positions [B, n] of a batch: spread over the map, others in every sample, the same always."""
         positions = s[0].numel() // self.layout.channels
@@ -89,22 +107,49 @@ class Tracer:
         return Trace(currents, spikes, by_channel[:, index])
 
 
+def _side_by_side(step: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Currents and spikes [C, n] of several portions."""
+    return torch.cat([x for x, _ in step], 1), torch.cat([s for _, s in step], 1)
+
+
 def record_traces(
     model: nn.Module,
     cores: Mapping[str, NeuronCore],
     tracers: Mapping[str, Tracer],
     batches: Iterable[Tensor],
+    room: Room | None = None,
 ) -> dict[str, Trace]:
     """Run `model` over the batches with a tracer on each of the cores."""
+    room = room or Room()
     try:
         for name, tracer in tracers.items():
             cores[name].probe = tracer
         for x in batches:
-            reset_neurons(model)
-            with torch.no_grad(), same_draws():
-                model(x)
+            begin = {n: t.mark() for n, t in tracers.items()}
+            parts = room.run(x, partial(_traced, model, tracers), "tracing", partial(_mark, tracers))
+            for n, tracer in tracers.items() if len(parts) > 1 else ():
+                tracer.join(begin[n])
     finally:
         for name in tracers:
             cores[name].probe = None
         reset_neurons(model)
     return {name: tracer.trace() for name, tracer in tracers.items()}
+
+
+def _traced(model: nn.Module, tracers: Mapping[str, Tracer], portion: Portion) -> None:
+    before = {n: t.seen for n, t in tracers.items()}
+    reset_neurons(model)
+    with torch.no_grad(), same_draws():
+        model(portion.x)
+    for name, tracer in tracers.items():
+        portion.check_rows(tracer.seen - before[name], name)
+
+
+def _mark(tracers: Mapping[str, Tracer]) -> Undo:
+    marks = {n: t.mark() for n, t in tracers.items()}
+
+    def undo() -> None:
+        for name, tracer in tracers.items():
+            tracer.rewind(marks[name])
+
+    return undo

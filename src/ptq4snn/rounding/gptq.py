@@ -12,19 +12,21 @@ counted.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ptq4snn.discovery.blocks import calls
 from ptq4snn.numerics.grid import quantize
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.numerics.scales import full_scales
+from ptq4snn.rounding.filtered import Filter, find_filters
+from ptq4snn.rounding.inputs import Inputs
 from ptq4snn.rounding.moments import Hessian, enough
-from ptq4snn.rounding.network import Enough, Network, collected, forward
+from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.store import Rounded
 from ptq4snn.team import Team
 
@@ -35,6 +37,7 @@ BLOCKSIZE = 128
 RAISES = 3  # times that the damping is raised tenfold before a layer is given up
 CHUNK = 2**24  # values of rows that are rounded at once
 PLENTY, FEWEST = 4, 64  # times more columns than are taken, and samples, that they are chosen from
+NO_FILTERS: dict[str, Filter] = {}
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
 
 
@@ -154,13 +157,17 @@ def _descend(w: Tensor, scales: Tensor, bits: int, factor: Tensor, blocksize: in
     return integers, errors
 
 
-def round_unit(network: Network, unit: tuple[str, ...], by_moments: bool = False) -> Rounded:
+def round_unit(
+    network: Network, unit: tuple[str, ...], by_moments: bool = False, filtered: bool = False
+) -> Rounded:
     """GPTQ of a block's projections, their inputs collected behind everything that is rounded already.
 
     by_moments: their scales are searched under these inputs too, where they are free.
+    filtered: inputs are added up over time as the membrane behind them does it (rounding/filtered.py).
     """
     integers, dead, scales = {}, {}, {}
-    for name, hessian in collect(network, unit).items():
+    filters = find_filters(network, unit) if filtered else {}
+    for name, hessian in collect(network, unit, filters).items():
         q, weight, inverse = (
             network.weight(name),
             network.float.weight(name).cpu(),
@@ -180,37 +187,39 @@ def round_unit(network: Network, unit: tuple[str, ...], by_moments: bool = False
     return Rounded(integers, dead, scales)
 
 
-def collect(network: Network, unit: tuple[str, ...]) -> dict[str, Hessian]:
+def collect(
+    network: Network, unit: tuple[str, ...], filters: Mapping[str, Filter] = NO_FILTERS
+) -> dict[str, Hessian]:
     """Hessians of the unit's projections in one pass over the samples, which stops at the last of them."""
-    model = network.folded.model
     reads = network.folded.discovery.projections
-    units = {n: reads[n].factor if reads[n].reads == "count" else None for n in unit}
+    fine = {n: f.step for n, f in filters.items()}
+    units = {n: reads[n].factor * fine.get(n, 1.0) if reads[n].reads == "count" else None for n in unit}
     once = {n: c for n, c in calls(network.folded.discovery.graph).items() if n in unit}
     batches = _batches(network, unit)
     found = {n: Hessian(network.folded.projection(n), once[n] * batches, units[n]) for n in unit}
-    left: dict[str, int] = {}
 
-    def note(name: str) -> Any:
-        def hook(_m: nn.Module, args: Any) -> None:
-            found[name].update(args[0])
-            left[name] -= 1
-            if not any(left.values()):
-                raise Enough
+    def update(name: str, x: Tensor) -> None:
+        found[name].update(filters[name](x) if name in filters else x)
 
-        return hook
-
-    handles = [network.folded.projection(n).register_forward_pre_hook(note(n)) for n in unit]
     prepared = network.prepared
     axis, full = prepared.batch_axis, 0
-    with collected(handles, model), prepared.team.raised_in_all("second moments"):
+    inputs = Inputs(network.folded, once, update)
+    with inputs.watched(), prepared.team.raised_in_all("second moments"):
         for i, x in enumerate(prepared.samples_again(batches)):
             full = full or x.shape[axis]  # the last may be smaller
             if not prepared.team.mine(i):
                 continue
             for name, hessian in found.items():
                 hessian.begin(i, x.shape[axis] / full, once[name])
-            left.update(once)
-            forward(model, x)
+            for each in filters.values():
+                each.begin(x.shape[axis])
+            parts = prepared.room.run(x, inputs.run, "second moments", lambda: inputs.forget)
+            if len(parts) > 1:
+                for hessian in found.values():
+                    hessian.again()
+                for each in filters.values():
+                    each.begin(x.shape[axis])
+                inputs.take(parts, x, axis)
             for hessian in found.values():
                 hessian.end(keep=prepared.team.size > 1)
     return {n: _merged(h, prepared.team) for n, h in found.items()}

@@ -9,6 +9,7 @@ float64 where a sum would not be exact.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from math import gcd, prod
 from typing import Any
 
@@ -133,6 +134,7 @@ class Hessian:
         self.count = self.seen = self.before = self.number = 0
         self.share = 1.0
         self.parts: dict[int, Tensor] = {}  # by micro-batch, where sums are not exact
+        self.added = self.at = 0  # blocks of this micro-batch that are in the sums, and where it is now
         self.every = 0  # of all positions; 0: not known yet
 
     def _zeros(self, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -142,6 +144,11 @@ class Hessian:
         """Micro-batch `number` comes next, with `share` of the samples of a full one, in `once` calls: which
         positions are taken of it hangs on nothing that came before."""
         self.number, self.before, self.share, self.seen = number, number * once, share, 0
+        self.added = self.at = 0
+
+    def again(self) -> None:
+        """The same micro-batch from its beginning, for memory ran out: what is in the sums stays there."""
+        self.seen = self.at = 0
 
     def end(self, keep: bool) -> None:
         """The micro-batch is whole. Real numbers are added batch by batch, and kept until all are known if
@@ -170,7 +177,6 @@ class Hessian:
                 self._add_small(small_columns(self.module, whole, part))
             else:
                 self._add(self._laid(x, part))
-            self.count += len(part)
 
     def _whole(self, x: Tensor, count: int) -> Tensor | None:
         """x in units, where it goes as bytes and sums over `count` of it are no larger than those may be."""
@@ -194,21 +200,27 @@ class Hessian:
             total = self.parts.setdefault(self.number, self._zeros())
         else:
             total = self.total = self._zeros() if self.total is None else self.total
-        for rows in self._rows():
+        for rows in self._rows(laid.shape[2]):
             _symmetric(total, rows, (laid[:, rows] @ laid[:, rows.start :].transpose(1, 2)).double())
 
     def _add_small(self, laid: Tensor) -> None:
         """x x^T of laid int8 [groups, n, K]."""
         if self.small is None:
             self.small = self._zeros(torch.int64)
-        for rows in self._rows():
+        for rows in self._rows(laid.shape[1]):
             found = [torch._int_mm(x[:, rows].t(), x[:, rows.start :]) for x in laid]
             _symmetric(self.small, rows, torch.stack(found))
 
-    def _rows(self) -> list[slice]:
-        """Of blocks: what lies above the diagonal's blocks lies below it, too."""
+    def _rows(self, count: int) -> Iterator[slice]:
+        """Of the blocks of a sum over `count` columns that are not added yet: what lies above the diagonal's
+        blocks lies below it, too."""
         size = -(-self.size // BLOCKS) if self.size >= WIDE else self.size
-        return [slice(i, min(i + size, self.size)) for i in range(0, self.size, size)]
+        for i in range(0, self.size, size):
+            self.at += 1
+            if self.at > self.added:
+                yield slice(i, min(i + size, self.size))
+                self.count += 0 if i else count
+                self.added = self.at
 
     def _stride(self, now: int, each: int) -> int:
         """How many positions make one that is taken, so that the same ones are not met in every sample."""

@@ -29,6 +29,7 @@ __all__ = ["dead_columns", "material_digest", "round_weights", "stretches"]
 
 STRETCHES = 6  # of a network that GPTQ goes through
 HELD = 2**29  # bytes of second moments
+BY_COLUMNS = ("gptq", "sbc")  # one column after the other, by second moments
 
 
 def round_weights(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Lattice:
@@ -55,7 +56,7 @@ def dead_columns(prepared: Prepared, lattice: Lattice, recipe: Recipe) -> Mappin
 def _identity(lattice: Lattice, recipe: Recipe) -> str:
     """The hash of what the integers depend on, for one prepared model."""
     by_steps = [recipe.iterations, recipe.seed, recipe.reconstruction, recipe.fisher]
-    how = [recipe.by_moments] if recipe.rounding == "gptq" else by_steps
+    how = [recipe.by_moments] if recipe.rounding in BY_COLUMNS else by_steps
     settings = [recipe.rounding, *how]
     widths = {n: p.weight.bits for n, p in lattice.projections.items()}
     return digest(settings, widths, [p.weight.scales for p in lattice.projections.values()])
@@ -69,7 +70,7 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
     units = find_blocks(prepared.folded.discovery.graph, attention=attention)
     if recipe.rounding == "adaround":
         units = [(name,) for unit in units for name in unit]
-    elif recipe.rounding == "gptq":
+    elif recipe.rounding in BY_COLUMNS:
         units = stretches(prepared.folded, units)
     round_unit = _rounder(network, recipe)
     done = Rounded()
@@ -110,8 +111,9 @@ def stretches(folded: Folded, units: Sequence[tuple[str, ...]]) -> list[tuple[st
 
 
 def _rounder(network: Network, recipe: Recipe) -> Callable[[tuple[str, ...]], Rounded]:
-    if recipe.rounding == "gptq":
-        return partial(gptq.round_unit, network, by_moments=recipe.by_moments)
+    if recipe.rounding in BY_COLUMNS:
+        filtered = recipe.rounding == "sbc"
+        return partial(gptq.round_unit, network, by_moments=recipe.by_moments, filtered=filtered)
     how = Aim(recipe.reconstruction, recipe.fisher)
     return Reconstruction(network, recipe.iterations, recipe.seed, how).round_unit
 

@@ -20,6 +20,7 @@ from ptq4snn.allocation.budget import Channels
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.weights import weight_bits
 from ptq4snn.recipe import Override, Overrides, Recipe
+from ptq4snn.rounding.filtered import find_filters
 from ptq4snn.rounding.gptq import Inverse, collect, searched, solve
 from ptq4snn.rounding.moments import Hessian
 from ptq4snn.rounding.network import Network
@@ -35,8 +36,9 @@ ROOM = 2**28  # bytes of Hessians that are held at once
 
 def with_weight_widths(prepared: Prepared, recipe: Recipe) -> Recipe:
     """The recipe with an override for every layer that shares the budget; itself where all have one width."""
-    if recipe.weights is None or isinstance(recipe.weights, int):
+    if not recipe.mixes_weights:
         return recipe
+    assert recipe.weights is not None
     layers = _layers(prepared, recipe)
     if not layers:
         return recipe
@@ -71,7 +73,8 @@ def errors(prepared: Prepared, recipe: Recipe, names: list[str]) -> dict[str, Te
     ]
     parts = list(_parts(prepared, names))
     for part in prepared.progress.track(parts, len(parts), "widths of weights"):
-        for name, hessian in collect(networks[0], part).items():
+        filters = find_filters(networks[0], part) if recipe.rounding == "sbc" else {}
+        for name, hessian in collect(networks[0], part, filters).items():
             for i, network in enumerate(networks):
                 found[name][i] = _error(network, name, hessian)
     return found

@@ -136,6 +136,7 @@ def _levels(n: NeuronNumbers, channels: int) -> None:
     need(all(len(v) == channels for v in vectors), f"its vectors have not {channels} channels")
     need(bool(((n.low <= 0) & (n.high >= 0)).all()), "its levels do not hold 0, the state at rest")
     need(bool(((n.low >= -INT32) & (n.high < INT32)).all()), "its levels do not fit 32 bits")
+    need(n.most == 1 or bool((n.theta > 0).all()), "it divides by a threshold that is not positive")
     if n.rounding == "dither":
         need(bool((n.settle_m == 1).all()), "its states are scaled by more than a shift, which dither cannot")
         need(bool((n.settle_n <= PHASE_BITS).all()), f"dither needs shifts of at most {PHASE_BITS}")

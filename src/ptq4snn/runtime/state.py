@@ -26,6 +26,7 @@ __all__ = [
 
 MAX_STEPS = 2**16  # of one call, and at calibration
 MAX_SESSION = 2**62  # steps of a session: its counter has 64 bits
+MOST_BYTES = 2**33  # that reading a saved state may take: as much as a bundle by default
 
 DELAY_WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
 
@@ -192,7 +193,7 @@ class State:
     @classmethod
     def load(cls, path: str | Path, model: Model | None = None) -> State:
         """A saved state, checked against `model`; `Runtime.restore` does that as well."""
-        bundle = read_bundle(path)
+        bundle = read_bundle(path, MOST_BYTES)
         try:
             head = bundle.plan["state"]
             state = cls(str(head["model"]), _whole(head["batch"]), _whole(head["steps"]))

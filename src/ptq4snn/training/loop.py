@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ptq4snn.checkpoint import load_checkpoint
 from ptq4snn.data.samples import VOID, SampleBatches, Samples, check_labels
 from ptq4snn.discovery.discover import reset_neurons
-from ptq4snn.errors import DataError, RecipeError
+from ptq4snn.errors import DataError, RecipeError, first_line
 from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.team import SOLO, Team
@@ -79,9 +79,7 @@ def train(
         try:
             return trainer.run(), trainer.place
         except torch._dynamo.exc.TorchDynamoException as e:
-            raise RecipeError(
-                f"the model cannot be compiled ({str(e).splitlines()[0]}): leave --compile away"
-            ) from e
+            raise RecipeError(f"the model cannot be compiled ({first_line(e)}): leave --compile away") from e
 
 
 class Trainer:

@@ -12,7 +12,7 @@ from ptq4snn.modules.readout import divergences, mean_divergence, temperature
 from ptq4snn.network.plan import NeuronPlan, Plan
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.traces import Trace
-from ptq4snn.prepare import Prepared, join, logits
+from ptq4snn.prepare import Prepared, join
 from ptq4snn.tuning.tuning_traces import float_traces
 
 __all__ = ["expected_flips", "judge", "plan_levels"]
@@ -23,7 +23,7 @@ def judge(prepared: Prepared, assembly: Assembly, model: QuantizedModel, plan: P
     model.use(plan)
     expected = prepared.float_logits()
     batches = join(prepared.held_out, prepared.batch_axis)
-    found = list(logits(model, batches, prepared.readout, prepared.team))
+    found = list(prepared.logits(model, batches))
     kl, agreement = mean_divergence(zip(expected, found, strict=True))
     warmth = temperature(expected)
     apart = torch.cat([divergences(a, b, warmth) for a, b in zip(expected, found, strict=True)])

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.frameworks import Shell
+from ptq4snn.memory import ran_out
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
@@ -76,6 +77,9 @@ def _in_one_pass(
             model(x)
     except (_StepByStep, _Enough):
         return
+    except (MemoryError, RuntimeError) as why:  # a neuron at a time takes less, and finds the same
+        if stops.tuning or not ran_out(why):
+            raise
     finally:
         for handle in handles:
             handle.remove()
@@ -91,6 +95,7 @@ class Stops:
     left: dict[str, None]
     done: Tune
     seen: set[str] = field(default_factory=set)
+    tuning: bool = False  # a neuron is tuned, which no number of samples hangs on
 
     def halt(self, name: str, shell: nn.Module, args: Any, kwargs: Any) -> None:
         """In front of a neuron's call: what reaches it, then the neuron tuned."""
@@ -113,6 +118,8 @@ class Stops:
         found = tracer.trace()
         if found.currents.shape != float_traces(self.prepared)[name].currents.shape:
             raise _StepByStep  # what a call sees hangs on the batch
+        self.tuning = True
         self.done(name, with_float_spikes(self.prepared, name, found))
+        self.tuning = False
         if not self.left:
             raise _Enough

@@ -33,7 +33,7 @@ def float_traces(prepared: Prepared) -> dict[str, Trace]:
         folded, batches = prepared.folded, trace_batches(prepared)
         tracers = FloatTracers.of(folded, batches, prepared.batch_axis)
         cores = {name: folded.core(name) for name in tracers.by_neuron}
-        record_traces(folded.model, cores, tracers.by_neuron, batches)
+        record_traces(folded.model, cores, tracers.by_neuron, batches, prepared.room)
         prepared.cache.traces = tracers.traces()
     return prepared.cache.traces
 
@@ -59,7 +59,8 @@ def quantized_tracer(prepared: Prepared, model: QuantizedModel, name: str) -> Tr
 def quantized_trace(prepared: Prepared, model: QuantizedModel, name: str) -> Trace:
     """Currents that reach a neuron of the quantized model, with the spikes that the float network fires."""
     tracers = {name: quantized_tracer(prepared, model, name)}
-    found = record_traces(model, {name: model.core(name)}, tracers, trace_batches(prepared))[name]
+    cores = {name: model.core(name)}
+    found = record_traces(model, cores, tracers, trace_batches(prepared), prepared.room)[name]
     return with_float_spikes(prepared, name, found)
 
 

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ptq4snn.discovery import calls
 from ptq4snn.discovery.facts import Constant, Fact
 from ptq4snn.discovery.graph import Graph, Node, Ref
+from ptq4snn.errors import first_line
 
 __all__ = ["Rule", "Unfollowed", "call", "common_factor", "operands", "through"]
 
@@ -39,7 +40,7 @@ def call(node: Node, ids: dict[int, Tensor], view: bool = False) -> list[Tensor]
     try:
         return [t for t in tree_flatten(func(*args, **kwargs))[0] if isinstance(t, Tensor)]
     except (RuntimeError, IndexError, TypeError, KeyError) as why:
-        raise Unfollowed(f"cannot be repeated on channel numbers: {str(why).splitlines()[0]}") from why
+        raise Unfollowed(f"cannot be repeated on channel numbers: {first_line(why)}") from why
 
 
 def through(g: Graph, node: Node, ids: list[Tensor | None]) -> list[Tensor | None]:

@@ -29,7 +29,7 @@ LEVELS, WEIGHT_LEVELS = "levels of the state", "levels of the weights"
 TOKENS = {"weights": "weights", "float states": "before", LEVELS: "after", WEIGHT_LEVELS: "weights"}
 STRIPS = {LEVELS: (-0.14, -0.03), WEIGHT_LEVELS: (-0.28, -0.17)}  # where they stand under the histograms
 LABELS = "datum.label == 'weights' ? 'weights, and their levels' : datum.label"
-MOST_LEVELS = 256
+MOST_BITS = 8  # of levels that are drawn; a stranger's report may say any number
 THETA = 1.0
 
 
@@ -160,7 +160,7 @@ def merged(edges: list[float], counts: list[float]) -> tuple[list[float], list[f
 
 def levels(r: DistributionRow, what: str, scale: float | None, bits: int | None, zero: int = 0) -> list[Row]:
     """scale * (zero + i), as far as there are states or weights."""
-    if scale is None or bits is None or 2**bits > MOST_LEVELS:
+    if scale is None or bits is None or not 0 < bits <= MOST_BITS:
         return []
     half = 2 ** (bits - 1)
     values = [scale * (zero + i) for i in range(-half, half)]

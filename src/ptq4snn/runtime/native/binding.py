@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ptq4snn.errors import Cancelled, PTQ4SNNError
+from ptq4snn.errors import Cancelled, OutOfMemory, PTQ4SNNError
 from ptq4snn.runtime.native.layout import COUNTERS, REQUEST
 
 __all__ = ["Buffers", "Call", "Engine", "Library", "library"]
@@ -25,6 +25,7 @@ Array: TypeAlias = NDArray[Any]
 
 SENTENCE = 512  # bytes of an error
 CANCELLED = b"the call was cancelled"  # csrc/engine.h
+NO_MEMORY = (b"there is not enough memory", b"std::bad_alloc")  # csrc/tables.cpp, and C++ itself
 OFF = "numpy"  # of PTQ4SNN_KERNELS: use no library
 
 
@@ -144,7 +145,8 @@ class Engine:
         error = ctypes.create_string_buffer(SENTENCE)
         made = lib.call.ptq_create(block.ctypes.data, block.nbytes, level.encode(), expanded, error, SENTENCE)
         if not made:
-            raise PTQ4SNNError(f"the native kernels refuse the model: {error.value.decode()}")
+            kind = OutOfMemory if error.value in NO_MEMORY else PTQ4SNNError
+            raise kind(f"the native kernels refuse the model: {error.value.decode()}")
         self._engine = made
         self._no_states = Buffers.states([])
 
@@ -168,7 +170,8 @@ class Engine:
         if self._lib.run(self._engine, byref(request), byref(self._caller), error, SENTENCE):
             if self._cancels.value != before and error.value == CANCELLED:
                 raise Cancelled(CANCELLED.decode())
-            raise PTQ4SNNError(f"the native kernels refuse the call: {error.value.decode()}")
+            kind = OutOfMemory if error.value in NO_MEMORY else PTQ4SNNError
+            raise kind(f"the native kernels refuse the call: {error.value.decode()}")
 
     def cancel(self) -> None:
         """End the calls that run, between two operations; those that begin later are not meant."""

@@ -56,7 +56,8 @@ ONCE = (
 )  # fmt: skip
 DISPATCH = ("levels.cpp", "hot/dispatch.cpp")  # they must know which levels there are
 RUNNER = "runner.cpp"
-SHARED = ["-shared"] if sys.platform == "darwin" else ["-shared", "-Wl,--no-undefined"]
+# nothing of when, where and from which build: the same sources give the same bytes
+SHARED = ["-shared"] if sys.platform == "darwin" else ["-shared", "-Wl,--no-undefined", "-Wl,--build-id=none"]
 SECONDS = 600  # no compiler takes so long
 
 
@@ -143,7 +144,8 @@ class _Work:
         out = self.folder / f"{Path(source).stem}_{level}.o"
         if level:
             extra = (*level_flags(level), *extra)
-        extra = (*self.options.flags, f'-DPTQ_HASH="{self.hash}"', *extra)
+        where = (f"-ffile-prefix-map={SOURCES}=csrc", f"-ffile-prefix-map={self.folder}=.")
+        extra = (*self.options.flags, *where, f'-DPTQ_HASH="{self.hash}"', *extra)
         command = [*self.options.compiler, *FLAGS, *extra, "-c", str(SOURCES / source), "-o", str(out)]
         return self.pool.submit(_made, command, out)
 

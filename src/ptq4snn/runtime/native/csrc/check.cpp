@@ -149,6 +149,8 @@ struct Checker {
     if (op.inputs == 2) need(!in(1).time && in(1).format == kI64, "a loaded state has a wrong form");
     neuron(2);
     shifts(op.neuron.wide_numbers, 62);
+    for (int64_t c = 0; op.neuron.most > 1 && c < op.neuron.channels; ++c)
+      need(op.neuron.wide_numbers[kTheta][c] > 0, "a neuron divides by a threshold that is not positive");
   }
 
   void whole_state(const Value& v) const {
