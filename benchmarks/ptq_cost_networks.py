@@ -85,7 +85,7 @@ NETWORKS = {
     "vgg4-16-nmnist-slow": Network(slow, 128, "trained, T = 25, 32 x 32"),
     "two convolutions": Network(wide_field, 48, "random weights, T = 25, 64 x 216"),
     "sew-resnet18-imagenet": Network(
-        lambda n: published("sew-resnet18-imagenet", n), 16, "random weights, T = 4, 224 x 224"
+        lambda n: published("sew-resnet18-imagenet", n), 64, "random weights, T = 4, 224 x 224"
     ),
     "sdt-8-384-imagenet": Network(
         lambda n: published("sdt-8-384-imagenet", n), 8, "random weights, T = 4, 224 x 224"

@@ -13,7 +13,7 @@ from torch import Tensor
 from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, choose_scales
 from ptq4snn.bridge.lattice import SYNAPTIC, Lattice, NeuronLattice, ProjectionLattice
 from ptq4snn.bridge.objective import SquaredError
-from ptq4snn.bridge.replay import Dynamics, Replay
+from ptq4snn.bridge.replay import ChannelCosts, Dynamics, Replay
 from ptq4snn.bridge.weights import per_channel
 from ptq4snn.discovery.folding import Folded, MirrorSpec
 from ptq4snn.errors import RecipeError
@@ -46,6 +46,8 @@ class Assembly:
     lattice: Lattice
     traces: dict[str, Trace] = field(default_factory=dict)
     thresholds: dict[str, Tensor] = field(default_factory=dict)  # [C] where a correction moved them
+    # what replay said of each neuron on the float network's currents; nothing in it changes a result
+    flips: dict[str, ChannelCosts] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.tables = {n: self.table(n) for n in self.lattice.neurons}
@@ -68,10 +70,14 @@ class Assembly:
         n = self.lattice.neurons[name]  # other couplings than the bridge are what their authors did
         judged = self.bridged(name) and bool((n.theta > 0).all())  # replay measures in thresholds
         trace = self.traces.get(name) if judged else None
+        if trace is None and name in self.lattice.tables:
+            return self.lattice.tables[name]
         shifts = trace is not None and self.recipe.zero_point == "channel" and self.in_budget(name)
         ks, floor = self.exponents(n), self.floor(name)
         view = NeuronView(self.seen.neurons[name], n.theta, n.scale, n.own, ks, shifts, floor)
-        return ExponentTable(view, SquaredError() if trace is None else Replay(self.dynamics(n), trace))
+        if trace is not None:
+            return ExponentTable(view, Replay(self.dynamics(n), trace))
+        return self.lattice.tables.setdefault(name, ExponentTable(view, SquaredError()))
 
     def retrace(self, name: str, trace: Trace) -> None:
         """Judge a neuron by other currents from now on."""

@@ -18,7 +18,7 @@ from ptq4snn.bridge.joint_streams import joint_stream_scales
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.errors import RecipeError
 from ptq4snn.evaluation.report import make_report
-from ptq4snn.freezing import build_model, freeze
+from ptq4snn.freezing import build_model, frozen
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared, check_overrides, prepare
@@ -54,8 +54,9 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
                 results.append(Result(assembly, model, allocation.noted(plan), allocation.trials))
     chosen = distilled(prepared, nearest_to_float(prepared, results))
     warn_if_all_protected(chosen.assembly)
-    freeze(prepared, chosen.model, chosen.plan)
-    chosen.model.report = make_report(prepared, chosen.assembly, chosen.model, chosen.trials)  # evaluates f_q
+    with frozen(prepared, chosen.model, chosen.plan):
+        report = make_report(prepared, chosen.assembly, chosen.model, chosen.trials)  # evaluates f_q
+    chosen.model.report = report
     return chosen.model
 
 

@@ -46,7 +46,9 @@ from ptq4snn.team import SOLO, Team
 if TYPE_CHECKING:
     from ptq4snn.rounding.store import Rounded
 
-__all__ = ["Cache", "Prepared", "Where", "check_overrides", "enough_samples", "join", "prepare"]
+__all__ = [
+    "Cache", "Prepared", "Where", "check_overrides", "enough_samples", "first_samples", "join", "prepare",
+]  # fmt: skip
 
 LARGE = 2**16  # numbers of a sample
 KEPT = 10  # micro-batches that are kept as they are

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
-from ptq4snn.rounding import gptq
-from ptq4snn.rounding.gptq import Hessian, Solution, columns, positions, solve
+from ptq4snn.rounding import gptq, moments
+from ptq4snn.rounding.gptq import Solution, solve
+from ptq4snn.rounding.moments import Hessian, columns, positions
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -143,8 +144,8 @@ def test_picked_positions_are_some_of_all(name: str) -> None:
 
 
 def test_of_many_positions_some_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gptq, "AT_LEAST", 600)
-    monkeypatch.setattr(gptq, "PER_INPUT", 1)
+    monkeypatch.setattr(moments, "AT_LEAST", 600)
+    monkeypatch.setattr(moments, "PER_INPUT", 1)
     module = nn.Conv2d(3, 4, 3, padding=1)
     x = (torch.rand((40, 3, 8, 8), generator=generator()) > 0.6).float()
     whole, some = Hessian(module), Hessian(module, calls=8)
@@ -192,7 +193,6 @@ def test_a_singular_hessian_is_damped_and_a_hopeless_one_is_left_nearest() -> No
 def test_a_layer_that_is_given_up_is_named(monkeypatch: pytest.MonkeyPatch, observed: Any) -> None:
     from ptq4snn.bridge.lattice import Lattice
     from ptq4snn.recipe import Recipe
-    from ptq4snn.rounding import gptq
     from ptq4snn.rounding.network import Network
 
     recipe = Recipe(rounding="gptq")

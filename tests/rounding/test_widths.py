@@ -11,7 +11,8 @@ import torch
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.pipeline import Prepared, run
 from ptq4snn.recipe import Override, Recipe
-from ptq4snn.rounding.gptq import Inverse, collect, columns, searched, solve
+from ptq4snn.rounding.gptq import Inverse, collect, searched, solve
+from ptq4snn.rounding.moments import columns
 from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.widths import _exactly, errors, with_weight_widths
 from ptq4snn.words import WIDTHS

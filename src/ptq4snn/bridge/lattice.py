@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from ptq4snn.bridge.basis import Basis
+from ptq4snn.bridge.couplings import ExponentTable
 from ptq4snn.bridge.neuron_lattice import SYNAPTIC, NeuronLattice, membrane_lattice, neuron_lattice
 from ptq4snn.bridge.projection_lattice import ProjectionLattice, one_scale, projection_lattice, tied_scales
 from ptq4snn.bridge.shifts import group_shifts
@@ -36,6 +37,8 @@ class Lattice:
     projections: Mapping[str, ProjectionLattice]
     neurons: Mapping[str, NeuronLattice]
     given: Mapping[str, Tensor] = field(default_factory=dict)  # weight scales that are not the weights' own
+    # costs by squared error, which all assemblies on this lattice share; nothing in it changes a result
+    tables: dict[str, ExponentTable] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, folded: Folded, seen: Observation, recipe: Recipe) -> Lattice:

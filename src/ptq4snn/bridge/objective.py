@@ -53,8 +53,6 @@ class SquaredError:
         for i in range(0, len(scales), rows):
             part = slice(i, i + rows)
             step = (scales[part] / theta[part, None])[:, :, None]  # [c, n, 1] in theta
-            cost = interval_error(
-                inner.expand(*step.shape[:2], -1), outer.expand(*step.shape[:2], -1), step, bits, zero
-            )
+            cost = interval_error(inner, outer, step, bits, zero)
             out[part] = torch.einsum("cnb,cb->cn", cost, weight[part])
         return out * theta[:, None] ** 2

@@ -39,6 +39,7 @@ INPUT_BITS, WEIGHT_BITS = 25, 28  # their sum is what float64 holds
 ROOM = 2.0  # for sums that are larger than those seen
 LEAST = 128.0  # a part of K m max|w| that is expected at least: random signs and sparse spikes give less
 PIECE = 10  # bits of half a weight at least
+PART = 2**20  # values of an output that are made at a time
 BEYOND = 8.0  # times larger real inputs than those seen may come
 
 
@@ -52,7 +53,8 @@ def exact_twin(folded: Folded, x: Tensor) -> Folded:
     handles = [folded.projection(n).register_forward_pre_hook(r.see) for n, r in found.items()]
     for name, reader in found.items():
         if isinstance(reader, RealReader):
-            folded.projection(name).register_forward_hook(reader, prepend=True)  # in front of `AddPlaces`
+            module = folded.projection(name)
+            module.forward = ExactForward(module, reader)
     try:
         reset_neurons(folded.model)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -132,9 +134,22 @@ class CountReader:
         store_snapped(module, self.weight, self.bias, (self.step, self.unit))
 
 
+class ExactForward:
+    """Stands in for the forward of a projection that reads real numbers; hooks see what they saw."""
+
+    def __init__(self, module: nn.Module, reader: RealReader) -> None:
+        self.module, self.reader = module, reader
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() or not 0 < self.reader.largest < inf:  # a rounded number has no gradient
+            own: Tensor = type(self.module).forward(self.module, x)
+            return own
+        return self.reader.output(self.module, x)
+
+
 class RealReader:
-    """Computes a projection that reads real numbers, as a forward hook: in float64, and rounds once; of whole
-    numbers in float32, exactly."""
+    """Computes a projection that reads real numbers: in float64, and rounds once; of whole numbers in
+    float32, exactly."""
 
     def __init__(self) -> None:
         self.largest = 0.0  # of the inputs that were seen
@@ -143,19 +158,19 @@ class RealReader:
     def see(self, _m: nn.Module, args: Any) -> None:
         x = args[0].detach()
         self.largest = max(self.largest, float(x.abs().amax()) if x.numel() else 0.0)
-        self.whole = self.whole and x.dtype == torch.float32 and bool((x == x.round()).all())
+        self.whole = self.whole and x.dtype == torch.float32 and _whole(x)
 
-    def __call__(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
-        if torch.is_grad_enabled() or not 0 < self.largest < inf:  # a rounded number has no gradient
-            return out
-        y = self._of_whole_numbers(module, args[0]) if self.whole else None
-        y = self._in_doubles(module, args[0]) if y is None else y
+    def output(self, module: nn.Module, x: Tensor) -> Tensor:
+        """What the projection makes of x, bias included."""
+        y = self._of_whole_numbers(module, x) if self.whole else None
+        y = self._in_doubles(module, x) if y is None else y
         bias: Tensor | None = module.bias  # type: ignore[assignment]
         if bias is not None:
             shape = [1] * y.dim()
             shape[channel_axis(module)] = -1
             y = y + bias.to(y).view(shape)
-        return y.to(out.dtype)
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        return y.to(weight.dtype)
 
     def _in_doubles(self, module: nn.Module, x: Tensor) -> Tensor:
         top = next_power(torch.tensor(BEYOND * self.largest, dtype=torch.float64)).to(x.device)
@@ -176,24 +191,42 @@ class RealReader:
         rows = weight.double().flatten(1)
         most = 2.0 ** frexp(ROOM * self.largest)[1]
         bits = SINGLE - frexp(most * rows.shape[1])[1]
-        whole = bits >= PIECE and bool((x == x.round()).all())
-        if not whole or float(x.abs().amax()) > most:
+        if bits < PIECE or not _whole(x) or float(x.abs().amax()) > most:
             return None
-        x, sums = _channels_last(x, weight.dim()), []
         step = next_power(rows.abs().amax(1)) / 2**bits
+        pieces, steps = [], []
         for _ in range(2):
-            integers = (rows / step[:, None]).round()
-            shape = [1] * x.dim()
-            shape[channel_axis(module)] = -1
-            sums.append(_apply(module, x, integers.view_as(weight).to(x)) * step.to(x).view(shape))
-            rows, step = rows - integers * step[:, None], step / 2 ** (bits + 1)
-        y: Tensor = sums[0] + sums[1]
-        return y.contiguous()
+            pieces.append((rows / step[:, None]).round())
+            steps.append(step)
+            rows, step = rows - pieces[-1] * step[:, None], step / 2 ** (bits + 1)
+        return self._added(module, x, [p.view_as(weight).to(x) for p in pieces], [s.to(x) for s in steps])
+
+    def _added(self, module: nn.Module, x: Tensor, pieces: list[Tensor], steps: list[Tensor]) -> Tensor:
+        """sum_i steps_i (W_i x), some samples at a time: what is in between stays in the cache."""
+        axis, weight = channel_axis(module), pieces[0]
+        lead = x.shape[: x.dim() - max(1, weight.dim() - 1)]
+        flat = x.reshape(-1, *x.shape[len(lead) :])
+        if getattr(module, "groups", 1) == 1:  # both at once: they read the same
+            pieces = [torch.cat(pieces)]
+        worth = [s.view(-1, *[1] * (-axis - 1)) for s in steps]
+        made = None
+        size = max(1, PART // (len(weight) * max(1, flat[0].numel() // flat.shape[axis])))
+        for i, part in enumerate(flat.split(size)):
+            part = _channels_last(part, weight.dim())
+            sums = [_apply(module, part, piece) for piece in pieces]
+            first, second = sums[0].chunk(2, axis) if len(sums) == 1 else sums
+            y = (first * worth[0]).add_(second * worth[1])
+            made = y.new_empty(len(flat), *y.shape[1:]) if made is None else made
+            made[i * size : i * size + len(y)] = y
+        assert made is not None
+        return made.view(*lead, *made.shape[1:])
+
+
+def _whole(x: Tensor) -> bool:
+    """Whether all are whole numbers, and finite."""
+    return not x.numel() or float((x - x.round()).abs_().amax()) == 0
 
 
 def _channels_last(x: Tensor, rank: int) -> Tensor:
-    """Images [..., C, H, W] as convolutions of few channels are fastest with; the values are the same."""
-    if rank != 4 or x.dim() < rank:
-        return x
-    flat = x.reshape(-1, *x.shape[-3:]).contiguous(memory_format=torch.channels_last)
-    return flat if x.dim() == rank else flat.view(x.shape)
+    """Images [n, C, H, W] as convolutions of few channels are fastest with; the values are the same."""
+    return x.contiguous(memory_format=torch.channels_last) if rank == x.dim() == 4 else x

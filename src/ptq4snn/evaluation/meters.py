@@ -184,7 +184,8 @@ class NeuronMeter:
         t = self._step(s, t)
         self._fired("after", s, t)
         if self.info.carries_state:
-            self.saturated.add(t, self.core.clipped(h, s).count_nonzero(), v.numel())
+            clipped = self.core.clipped(h, s).flatten(1).sum(1)  # whole numbers of one sample: exact
+            self.saturated.add(t, clipped.double().sum(), v.numel())
         if not self.held:  # the quantized model took more steps than the float one: nothing to compare with
             return
         spikes, state = self.held.popleft()
@@ -202,7 +203,7 @@ class NeuronMeter:
         else:
             error.sub_(state, alpha=float(self.per_theta))
         whole = error.square_().mul_(FINE).round_()  # whole numbers: added up in any order alike
-        self.squares.add(t, whole.sum(dtype=torch.float64), v.numel())
+        self.squares.add(t, whole.double().sum(), v.numel())  # sooner than a sum that casts
 
     def _rates(self, side: str) -> Tensor:
         spikes = self.spikes[side]
@@ -246,7 +247,7 @@ class InputMeter:
 
     def __call__(self, _module: nn.Module, args: Any) -> None:
         x = plain(args[0])
-        self.total = self.total + (x.abs() if self.signed else x).sum(dtype=torch.float64)
+        self.total = self.total + (x.abs() if self.signed else x).double().sum()
         self.count += x.numel()
 
     def mark(self) -> Undo:

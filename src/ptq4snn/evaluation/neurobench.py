@@ -13,6 +13,7 @@ out: inputs that are not zero are counted at every position, and summed with the
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -42,34 +43,17 @@ __all__ = ["SynapticMeter", "SynapticMeters", "counted", "fan_out", "neurobench_
 
 def fan_out(layer: nn.Module, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Of every input of one sample [*shape], channels first: by how many weights [C, ...] it is read, each
-    counted by its value."""
+    counted by its value. What several outputs read of one input is summed before: a channel at a time."""
     if isinstance(layer, nn.Linear):
-        return weight.double().sum(0).expand(shape)
-    if getattr(layer, "padding_mode", "") == "zeros" and not isinstance(layer.padding, str):
-        return _by_axes(layer, weight.double(), shape)
+        return weight.sum(0).expand(shape)
     x = torch.zeros(1, *shape, dtype=torch.float64, device=weight.device, requires_grad=True)
+    conv: Any = copy.copy(layer)
+    taps = weight.unflatten(0, (conv.groups, -1)).sum(1).flatten(0, 1).unsqueeze(1)  # [Cin, 1, ...]
+    conv.groups = len(taps)
     with torch.enable_grad(), safe_gradients():
-        (found,) = torch.autograd.grad(_convolve(layer, x, weight).sum(), x)
+        y: Tensor = conv._conv_forward(x, taps, None)  # whatever its padding
+        (found,) = torch.autograd.grad(y.sum(), x)
     return found[0]
-
-
-def _by_axes(layer: Any, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The same of a convolution that pads with zeros: a tap reads an input if it does so along every axis."""
-    groups, taps = int(layer.groups), weight[0, 0].numel()
-    by_tap = weight.reshape(groups, -1, *weight.shape[1:]).sum(1).reshape(shape[0], taps)  # [Cin, K]
-    read = weight.new_ones(1, 1)  # [K, positions]
-    axes = zip(shape[1:], weight.shape[2:], layer.stride, layer.padding, layer.dilation, strict=True)
-    for n, k, s, pad, d in axes:
-        out = (n + 2 * pad - d * (k - 1) - 1) // s + 1
-        at = torch.arange(n, device=weight.device) + pad - torch.arange(k, device=weight.device)[:, None] * d
-        own = ((at >= 0) & (at % s == 0) & (at // s < out)).double()  # [k, n]
-        read = (read[:, None, :, None] * own[None, :, None, :]).reshape(read.shape[0] * k, -1)
-    return (by_tap @ read).reshape(shape)
-
-
-def _convolve(layer: Any, x: Tensor, weight: Tensor) -> Tensor:
-    y: Tensor = layer._conv_forward(x, weight, None)  # whatever its padding
-    return y
 
 
 class SynapticMeter:
@@ -87,9 +71,9 @@ class SynapticMeter:
         x = plain(args[0]).detach()
         shape = tuple(x.shape[self.axis :])
         effective, all_of_sample = self._fans(shape)
-        read = x != 0
-        at = read.reshape(-1, *shape).sum(0)  # how often each position is not zero
-        operations, added = float((at * effective).sum()), bool((~read | (x == 1) | (x == -1)).all())
+        read = torch.ne(x, 0, out=torch.empty_like(x))  # ones and zeros of the same type: bool is slower
+        at = read.reshape(-1, *shape).sum(0).double()  # how often each position is not zero
+        operations, added = float((at * effective).sum()), _same(x, read) or _same(x.abs(), read)
         if self.at < len(self.calls):  # of another portion of the batch
             before = self.calls[self.at]
             self.calls[self.at] = before[0] + operations, before[1] and added
@@ -134,6 +118,11 @@ class SynapticMeter:
     @property
     def zeros(self) -> int:
         return int((self.weight == 0).sum())
+
+
+def _same(x: Tensor, read: Tensor) -> bool:
+    """Whether both are equal; torch.equal is slower than a comparison in the same type."""
+    return x.dtype == torch.bool or float(torch.ne(x, read, out=torch.empty_like(x)).sum()) == 0
 
 
 SynapticMeters = dict[str, SynapticMeter]  # by projection

@@ -85,10 +85,45 @@ class FloatCore(NeuronCore):
         """A scalar keeps float64 precision in any model; a tensor takes the model's type."""
         return float(p) if p.dim() == 0 else p.to(like)
 
+    def run(self, x: Tensor, v: Tensor | None, t: int = 0) -> tuple[Tensor, Tensor | None]:
+        """Where nobody watches, all steps in the same three tensors: memory costs more than arithmetic."""
+        plain = type(x) is Tensor and len(x) > 0 and not (torch.is_grad_enabled() and x.requires_grad)
+        if not plain or self.probe is not None or self.spec.emits != "spikes" or self.spec.most != 1:
+            return super().run(x, v, t)
+        first = x[0]
+        h = self.charge(first, v)
+        if h.shape != first.shape or h.dtype != first.dtype or h.requires_grad:
+            return super().run(x, v, t)
+        return self._in_place(x, h.clone() if h is first else h)
+
+    def _in_place(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """The same bits as `step` after `step`, from the first potential H on, which becomes the state."""
+        gain, leak, theta, rho = (
+            self._value(p, x) for p in (self.spec.gain, self.spec.leak, self.spec.theta, self.spec.rho)
+        )
+        fires = torch.ge if self.spec.comparator == ">=" else torch.gt
+        spikes, other = torch.empty(x.shape, dtype=h.dtype, device=h.device), torch.empty_like(h)
+        for i, s in enumerate(spikes.unbind(0)):
+            if i:
+                scaled = not (isinstance(gain, float) and gain == 1.0)
+                h.mul_(leak).add_(torch.mul(x[i], gain, out=other) if scaled else x[i])
+            fires(h, theta, out=s)
+            if self.spec.reset == "hard":
+                h.mul_(torch.eq(s, 0, out=other))
+            elif self.spec.reset == "soft":
+                h.sub_(torch.mul(s, rho, out=other))
+            if self.spec.floor is not None:
+                h.clamp_min_(self._value(self.spec.floor, h))
+        return spikes, h
+
     def charge(self, x: Tensor, v: Tensor | None) -> Tensor:
         gain = self._value(self.spec.gain, x)
         current = x if isinstance(gain, float) and gain == 1.0 else gain * x
-        return current if v is None else current + self._value(self.spec.leak, x) * v
+        if v is None:
+            return current
+        kept = self._value(self.spec.leak, x) * v
+        fits = kept.shape == current.shape and kept.dtype == current.dtype and type(kept) is type(current)
+        return kept.add_(current) if fits else current + kept
 
     def fire(self, h: Tensor) -> Tensor:
         if self.spec.emits != "spikes":
@@ -96,13 +131,13 @@ class FloatCore(NeuronCore):
         theta = self._value(self.spec.theta, h)
         if self.spec.most != 1:
             return torch.div(h, theta, rounding_mode="trunc").clamp(0, self.spec.most)
-        s = h >= theta if self.spec.comparator == ">=" else h > theta
-        return s.to(h.dtype)
+        fires = torch.ge if self.spec.comparator == ">=" else torch.gt
+        return fires(h.detach(), theta, out=torch.empty_like(h))  # sooner than a bool that is cast
 
     def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
         v = h
         if self.spec.reset == "hard":
-            v = h * (1 - s) if self.spec.most == 1 else h * (s == 0)
+            v = (s == 0).to(h.dtype) * h if self.spec.most != 1 else (1 - s).mul_(h)
         elif self.spec.reset == "soft":
             v = h - self._value(self.spec.rho, h) * s
         return v if self.spec.floor is None else v.clamp_min(self._value(self.spec.floor, v))

@@ -27,7 +27,15 @@ __all__ = ["IntegerCore"]
 Parameter = float | Tensor
 
 
+def _clip(v: Tensor, lo: Parameter, hi: Parameter) -> Tensor:
+    """In place; torch's clamp is slow with a tensor that is spread over others."""
+    v = v.clamp_(min=lo) if isinstance(lo, float) else torch.maximum(v, lo, out=v)
+    return v.clamp_(max=hi) if isinstance(hi, float) else torch.minimum(v, hi, out=v)
+
+
 class IntegerCore(NeuronCore):
+    listens = False  # the probe only wants to know what comes in: nothing is computed
+
     def __init__(self, plan: NeuronPlan, spec: NeuronSpec, clock: Clock, steps: int) -> None:
         super().__init__()
         self.plan, self.spec, self.clock, self.steps = plan, spec, clock, steps
@@ -110,11 +118,14 @@ class IntegerCore(NeuronCore):
         theta = self._get("theta", h.dtype)
         if self.plan.most > 1:
             return self._count(h, theta)
-        if tracked(h):  # the model's surrogate at (A - theta_q) * unit
-            soft = self.spec.surrogate((h - theta) * self._get("unit", h.dtype)).float()
-            return (h >= theta).float() + (soft - soft.detach())
         spikes = torch.empty(h.shape, dtype=torch.float32, device=h.device)
-        return torch.ge(h, theta, out=spikes)
+        spikes = torch.ge(h.detach(), theta, out=spikes)
+        if not tracked(h):
+            return spikes
+        soft = self.spec.surrogate(
+            (h - theta) * self._get("unit", h.dtype)
+        ).float()  # at (A - theta_q) * unit
+        return (soft - soft.detach()).add_(spikes)
 
     def _count(self, h: Tensor, theta: Parameter) -> Tensor:
         """floor(A / theta_q), 0 .. most: whole numbers below 2^24 (2^53) divide to the right side of every
@@ -126,13 +137,18 @@ class IntegerCore(NeuronCore):
         return found + (soft - soft.detach())
 
     def settle(self, h: Tensor, s: Tensor, t: int) -> Tensor:
+        given = h
         h = self._after_reset(h, s.detach())
         if self.wide_settle:
             h = h.double()
         if self.rounds_settle:
             by = self._get("settle_by", h.dtype)
             h = round_through(h * by) if self.plan.rounding == "even" else self._dither(h, by, t)
-        v = torch.clamp(h, self._get("lo", h.dtype), self._get("hi", h.dtype))  # type: ignore[arg-type]
+        lo, hi = self._get("lo", h.dtype), self._get("hi", h.dtype)
+        if tracked(h):
+            v = torch.clamp(h, lo, hi)  # type: ignore[arg-type]
+        else:
+            v = _clip(h.clone() if h is given else h, lo, hi)
         return v.double() if self.wide else v.float()
 
     def _after_reset(self, h: Tensor, s: Tensor) -> Tensor:
@@ -155,19 +171,62 @@ class IntegerCore(NeuronCore):
         y = (h + d) * by
         return y + (y.floor() - y).detach()
 
-    def step(self, x: Tensor, v: Tensor | None, t: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _tick(self) -> None:
+        """Another step of this forward pass."""
         if self._seen[0] != self.clock.passes:
             self._seen = (self.clock.passes, 0)
         self._seen = (self.clock.passes, self._seen[1] + 1)
         self.clock.steps = max(self.clock.steps, self._seen[1])
-        return super().step(x, v, t)
+
+    def step(self, x: Tensor, v: Tensor | None, t: int) -> tuple[Tensor, Tensor, Tensor]:
+        self._tick()
+        if not self.listens or self.probe is None:
+            return super().step(x, v, t)
+        nothing = torch.zeros((), dtype=torch.float32, device=x.device).expand(x.shape)
+        self.probe(x, nothing, nothing, nothing, t)
+        return nothing, nothing, nothing
+
+    def run(self, x: Tensor, v: Tensor | None, t: int = 0) -> tuple[Tensor, Tensor | None]:
+        """Where nobody watches and float32 holds what is stored, all steps in the same three tensors."""
+        rare = self.wide or self.plan.most > 1 or self.plan.over_time or self.plan.rounding != "even"
+        if rare or self.probe is not None or v is not None or tracked(x) or not len(x):
+            return super().run(x, v, t)
+        x = plain(x)
+        spikes, h, other = (torch.empty(s, device=x.device) for s in (x.shape, x.shape[1:], x.shape[1:]))
+        theta, rho, lo, hi = (self._get(name, h.dtype) for name in ("theta", "rho", "lo", "hi"))
+        for i, s in enumerate(spikes.unbind(0)):
+            self._tick()
+            current = self.incoming(x[i])
+            if i == 0:
+                h.copy_(current)
+            else:
+                self._times(h, "charge_by", self.wide_charge, self.rounds_charge).add_(current)
+            torch.ge(h, theta, out=s)
+            if self.plan.reset == "hard":
+                torch.addcmul(h, h, s, value=-1, out=h)
+            elif self.plan.reset == "soft":
+                h.sub_(torch.mul(s, rho, out=other))
+            if self.rounds_settle:
+                self._times(h, "settle_by", self.wide_settle, True)
+            _clip(h, lo, hi)
+        return spikes, h
+
+    def _times(self, h: Tensor, name: str, wide: bool, rounds: bool) -> Tensor:
+        """rshift(h m, n) in the place of h; the product in float64 where float32 does not hold it."""
+        product = h.double() if wide else h
+        product.mul_(self._get(name, product.dtype))
+        product = product.round_() if rounds else product
+        return h.copy_(product) if wide else h
 
     def clipped(self, h: Tensor, s: Tensor) -> Tensor:
-        """Where the state that follows (h, s) does not fit its bits."""
+        """Ones where the state that follows (h, s) does not fit its bits, else zeros."""
         h = self._after_reset(h, s)
-        q = (h.double() * self._get("settle_by", torch.float64)).round()
-        above = q > self._get("hi", torch.float64)
-        return above if self.spec.floor is not None else above | (q < self._get("lo", torch.float64))
+        if self.wide_settle:
+            h = h.double()
+        q = (h * self._get("settle_by", h.dtype)).round_()
+        lo, hi = self._get("lo", q.dtype), self._get("hi", q.dtype)
+        kept = _clip(q.clone(), -math.inf if self.spec.floor is not None else lo, hi)
+        return torch.ne(q, kept, out=kept)
 
     def emitted(self, h: Tensor, v: Tensor | None) -> Tensor:
         """A[t], or rshift(Vq[t-1] m, n): a current in units."""

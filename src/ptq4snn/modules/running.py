@@ -117,7 +117,11 @@ def _packed(model: QuantizedModel) -> Packed | None:
     """Made once for each plan."""
     known = _made.get(model)
     if known is None or known[0] is not model.plan:
-        known = _made[model] = (model.plan, _make(model))
+        made = _make(model)
+        trial = not model.report  # nobody has had it in hands yet
+        if trial and made is not None and known is not None and known[1] is not None:
+            made.proven = known[1].proven or None  # for the same program with other numbers of its states
+        known = _made[model] = (model.plan, made)
     return known[1]
 
 

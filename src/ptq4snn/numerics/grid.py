@@ -33,7 +33,9 @@ def interval_error(a: Tensor, b: Tensor, step: Tensor, bits: int, zero: int = 0)
     near, far = torch.minimum(a.abs(), b.abs()) / step, torch.maximum(a.abs(), b.abs()) / step
 
     def integral(y: Tensor) -> Tensor:
-        n = torch.minimum(y.round(), top)
-        return n / 12 + (y - n) ** 3 / 3
+        n = y.round()
+        n = torch.minimum(n, top, out=n)
+        rest = y - n
+        return n.div_(12).add_(rest.pow_(3).div_(3))
 
-    return step**2 * (integral(far) - integral(near)) / (far - near)
+    return integral(far).sub_(integral(near)).mul_(step**2).div_(far - near)

@@ -21,9 +21,11 @@ _FIRST = (127 + LOWEST) * PER_OCTAVE  # exponent and top mantissa bits of 2^-10 
 
 def bin_index(v: Tensor) -> Tensor:
     """Bin of every value of v (in theta); beyond the last edge the last bin."""
-    code = v.float().abs().contiguous().view(torch.int32) >> 20  # 8 exponent bits, 3 mantissa bits
-    index = (code - (_FIRST - 1)).clamp_(0, SIDE)
-    return torch.where((v < 0) & (index > 0), index + SIDE, index)
+    bits = v.float().contiguous().view(torch.int32)
+    code = (bits & 0x7FFFFFFF) >> 20  # 8 exponent bits, 3 mantissa bits
+    index = code.sub_(_FIRST - 1).clamp_(0, SIDE)
+    other_side = (bits >> 31).bitwise_and_(SIDE)  # of numbers with a sign; bin 0 has none
+    return index.clamp_max(1).mul_(other_side).add_(index)
 
 
 def bin_edges() -> tuple[Tensor, Tensor]:

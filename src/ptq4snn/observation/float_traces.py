@@ -29,11 +29,13 @@ class FloatTracers:
     @classmethod
     def of(cls, folded: Folded, batches: Sequence[Tensor], batch_axis: int) -> FloatTracers:
         samples = sum(x.shape[batch_axis] for x in batches)
-        found = {
-            name: Tracer(info.layout, partial(_current, folded.specs[name].gain), info.steps, samples)
-            for name, info in folded.discovery.neurons.items()
-            if info.carries_state
-        }
+        found = {}
+        for name, info in folded.discovery.neurons.items():
+            if info.carries_state:
+                gain = folded.specs[name].gain
+                current = partial(_current, gain)
+                found[name] = Tracer(info.layout, current, info.steps, samples)
+                found[name].of_rows = current if gain.dim() == 0 else None
         return cls(folded, found, len(batches))
 
     def mark(self) -> dict[str, tuple[int, int]]:

@@ -14,6 +14,7 @@ from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 __all__ = ["InputStatistics"]
 
 LEVELS = 256
+FIRST = 4096  # values of a channel that are looked at before the others
 TOLERANCE = 2e-3  # of a grid step: float32 normalisation of pixels stays well inside
 
 
@@ -32,6 +33,15 @@ def spacing(values: Tensor) -> float | None:
         if bool(((distance / step - position).abs() < TOLERANCE).all()):
             return step
     return None
+
+
+def _others(known: Tensor, row: Tensor) -> Tensor:
+    """Values of `row` that are not among the sorted `known`."""
+    if not len(known) or not len(row):
+        return row
+    same = known.to(row.dtype)  # what was seen in a narrower type is exact in it
+    at = torch.searchsorted(same, row, out_int32=True).clamp_max_(len(known) - 1)
+    return row[same[at] != row]
 
 
 @dataclass
@@ -56,13 +66,13 @@ class InputStatistics:
 
     def rows(self, x: Tensor) -> Tensor:
         """x as [C, values]."""
-        x = x.detach().double().cpu()
+        x = x.detach().cpu()
         return x.reshape(1, -1) if self.axis is None else x.movedim(self.axis, 0).flatten(1).contiguous()
 
     def update(self, x: Tensor) -> None:
         rows = self.rows(x)
-        self.low = torch.minimum(self.low, rows.amin(1))
-        self.high = torch.maximum(self.high, rows.amax(1))
+        self.low = torch.minimum(self.low, rows.amin(1).double())
+        self.high = torch.maximum(self.high, rows.amax(1).double())
         self._add(list(rows))
 
     def _add(self, rows: list[Tensor] | None) -> None:
@@ -71,11 +81,13 @@ class InputStatistics:
             return
         joined = []
         for known, row in zip(self.values, rows, strict=True):
-            if len(known):
-                at = torch.searchsorted(known, row).clamp_max(len(known) - 1)
-                row = row[known[at] != row]
-            joined.append(torch.cat([known, row]).unique() if len(row) else known)
-        self.values = joined if max(map(len, joined)) <= LEVELS else None
+            for part in (row[:FIRST], row[FIRST:]):  # a few tell most values, or that there are too many
+                known = torch.cat([known, _others(known, part).double()]).unique()
+                if len(known) > LEVELS:
+                    self.values = None
+                    return
+            joined.append(known)
+        self.values = joined
 
     def merge(self, other: InputStatistics) -> InputStatistics:
         """Both parts together; the order does not matter."""

@@ -23,6 +23,7 @@ from ptq4snn.observation.traces import Tracer
 __all__ = ["Observation", "observe"]
 
 FLUSH = 4_000_000  # state values a neuron may hold back before they are counted
+SMALL = 2**17  # those of a step that are held back: of more each step is counted by itself
 
 
 @dataclass
@@ -56,7 +57,8 @@ class NeuronObserver:
     name: str = ""
     portion: Portion | None = None  # of the micro-batch that runs; None: all of it
     held: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    size: int = 0  # values of the whole micro-batch that are held back
+    size: int = 0  # values of the whole micro-batch that are held back, or were counted since the last flush
+    rows: int = 0  # that were counted since then
 
     def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
         if self.currents:
@@ -64,24 +66,31 @@ class NeuronObserver:
             self.statistics.current = torch.maximum(self.statistics.current, top)
         if self.portion is not None:
             self.portion.check_rows(len(v), self.name)
-        self.held.append((s, v))
+        if v.numel() < SMALL:
+            self.held.append((s.clone(), v))  # what the network makes of its spikes may overwrite them
+        else:
+            self._count(s, v)
         self.size += v.numel() if self.portion is None else v[0].numel() * self.portion.whole
         if self.size > FLUSH:
             self.flush()
 
     def flush(self) -> None:
-        if not self.held:
-            return
-        s = self.layout.by_channel(torch.cat([s for s, _ in self.held]))  # [steps * B, C, P]
-        v = self.layout.by_channel(torch.cat([v for _, v in self.held]))
-        theta = self._theta(v)
-        self.held, self.size = [], 0
+        """Count what is held back; positions are chosen from the first again."""
+        if self.held:
+            self._count(*map(torch.cat, zip(*self.held, strict=True)))
+        self.held, self.size, self.rows = [], 0, 0
+
+    def _count(self, s: Tensor, v: Tensor) -> None:
+        """Spikes and states of some steps [steps * B, ...]."""
+        s, v = (self.layout.by_channel(x) for x in (s, v))  # [steps * B, C, P]
+        theta, rows = self._theta(v), self._rows(v)
+        self.rows += len(v)
         st, channels = self.statistics, self.layout.channels
-        st.spikes += s.sum((0, 2), dtype=torch.float64).long().cpu()
+        st.spikes += s.sum(2).sum(0, dtype=torch.float64).long().cpu()  # of a row exact in any type
         st.steps += s.shape[0] * s.shape[2]
         low, high = ((f((0, 2)) / theta).double().cpu() for f in (v.amin, v.amax))
         st.low, st.high = torch.minimum(st.low, low), torch.maximum(st.high, high)
-        number = bin_index(_some_positions(v, self._rows(v)) / theta.view(-1, 1)) + BINS * torch.arange(
+        number = bin_index(_some_positions(v, rows) / theta.view(-1, 1)) + BINS * torch.arange(
             channels, device=v.device
         ).view(1, -1, 1)
         counts = torch.bincount(number.flatten(), minlength=channels * BINS)
@@ -89,7 +98,7 @@ class NeuronObserver:
 
     def _rows(self, v: Tensor) -> Tensor:
         """Which rows of the whole micro-batch those of v [steps * B, C, P] are."""
-        rows = torch.arange(len(v), device=v.device)
+        rows = torch.arange(self.rows, self.rows + len(v), device=v.device)
         p = self.portion
         return rows if p is None else rows // p.count * p.whole + p.first + rows % p.count
 

@@ -49,15 +49,18 @@ class Tracer:
     rows: list[list[tuple[Tensor, Tensor]]] = field(default_factory=list)  # [batch][t]
     places: list[Tensor] = field(default_factory=list)
     seen: int = 0
+    of_rows: Current | None = None  # `current` of what was picked [C, n], where it can be told from that
 
     def __call__(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
         if t == 0 or not self.rows:
             self.rows.append([])
             self.places.append(self._choose(s))
         index = self.places[-1]  # [B, n]
-        self.rows[-1].append(
-            (self._take(self.current(x).float(), index), self._take(s.to(torch.uint8), index))
-        )
+        if self.of_rows is None:
+            rows = self._take(self.current(x).float(), index)
+        else:
+            rows = self.of_rows(self._take(x, index)).float()
+        self.rows[-1].append((rows, self._take(s, index).to(torch.uint8)))
 
     def mark(self) -> tuple[int, int]:
         """Where it is, for `rewind` and `join`."""

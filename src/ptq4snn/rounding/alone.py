@@ -113,6 +113,7 @@ class Alone:
         folded, unit = self.folded, self.boundary.unit
         before = {n: shell.core for n, shell in self.shells.items()}
         outside = {n: folded.projection(n) for n in folded.discovery.projections if n not in unit}
+        forwards = {n: {k: v for k, v in vars(m).items() if k == "forward"} for n, m in outside.items()}
         handles = [folded.projection(n).register_forward_hook(self._note(n)) for n in self.boundary.outputs]
         try:
             for name, shell in self.shells.items():
@@ -123,8 +124,9 @@ class Alone:
         finally:
             for name, core in before.items():
                 self.shells[name].core = core
-            for module in outside.values():
+            for name, module in outside.items():
                 vars(module).pop("forward", None)
+                vars(module).update(forwards[name])
             for handle in handles:
                 handle.remove()
             self.reset()

@@ -14,12 +14,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, gcd, prod
-from typing import Any
+from math import ceil
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from ptq4snn.discovery.blocks import calls
 from ptq4snn.numerics.grid import quantize
@@ -27,160 +25,20 @@ from ptq4snn.numerics.nearest import QuantWeight, round_nearest
 from ptq4snn.numerics.scales import full_scales
 from ptq4snn.rounding.filtered import Filter, find_filters
 from ptq4snn.rounding.inputs import Inputs
+from ptq4snn.rounding.moments import Hessian, enough
 from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.store import Rounded
 from ptq4snn.team import Team
 
-__all__ = ["Hessian", "Inverse", "Solution", "columns", "round_unit", "searched", "solve"]
+__all__ = ["Inverse", "Solution", "collect", "round_unit", "searched", "solve"]
 
 PERCDAMP = 0.01  # of the mean diagonal
 BLOCKSIZE = 128
 RAISES = 3  # times that the damping is raised tenfold before a layer is given up
-EXACT = 2**24  # integers up to here are exact in float32
-CHUNK = 2**24  # values of x that are laid out at once, or of rows that are rounded at once
-AT_LEAST, PER_INPUT = 2**14, 32  # columns x that a Hessian is taken of, where there are so many
+CHUNK = 2**24  # values of rows that are rounded at once
 PLENTY, FEWEST = 4, 64  # times more columns than are taken, and samples, that they are chosen from
-BLOCKS, WIDE = 4, 256  # rows of blocks that a sum of x x^T is made of, and from how many inputs on
 NO_FILTERS: dict[str, Filter] = {}
 SHRUNK = tuple(i / 20 for i in range(6, 21))  # of the scale that clips nothing
-
-
-def columns(module: nn.Module, x: Tensor, picked: Tensor | None = None) -> Tensor:
-    """x [..., C, positions] as [groups, K, n]: what each row of the weight [rows, K] is multiplied with.
-
-    picked [n]: only these of all output positions of all samples, counted through.
-    """
-    if isinstance(module, nn.Linear):
-        rows = x.reshape(-1, module.in_features)
-        return (rows if picked is None else rows[picked])[None].transpose(1, 2)
-    conv: Any = module
-    rank = conv.weight.dim() - 2
-    x = x.reshape(-1, *x.shape[-1 - rank :])
-    mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
-    if any(conv._reversed_padding_repeated_twice):
-        x = F.pad(x, conv._reversed_padding_repeated_twice, mode)
-    for d in range(rank):
-        size, gap = conv.kernel_size[d], conv.dilation[d]
-        x = x.unfold(2 + d, (size - 1) * gap + 1, conv.stride[d])[..., ::gap]
-    x = x.movedim(1, 1 + rank)  # [n, *positions, C, *taps], a view so far
-    if picked is not None:
-        x = x[torch.unravel_index(picked, x.shape[: 1 + rank])]
-    channels = x.shape[-1 - rank]
-    x = x.reshape(-1, conv.groups, channels // conv.groups * prod(conv.kernel_size))
-    return x.permute(1, 2, 0)
-
-
-def positions(module: nn.Module, x: Tensor) -> tuple[int, int]:
-    """Samples (and steps) of x, and the output positions of each."""
-    if isinstance(module, nn.Linear):
-        return 1, x.numel() // module.in_features
-    conv: Any = module
-    rank = conv.weight.dim() - 2
-    samples = x.numel() // prod(x.shape[-1 - rank :])
-    padding = conv._reversed_padding_repeated_twice
-    found = 1
-    for d in range(rank):
-        last = 2 * (rank - 1 - d)
-        size = x.shape[d - rank] + padding[last] + padding[last + 1]
-        found *= (size - (conv.kernel_size[d] - 1) * conv.dilation[d] - 1) // conv.stride[d] + 1
-    return samples, found
-
-
-def enough(size: int) -> int:
-    """Columns x of that many inputs that a mean needs."""
-    return max(AT_LEAST, PER_INPUT * size)
-
-
-class Hessian:
-    """Sum of x x^T and how many x; sums of parts add up to the whole.
-
-    calls: how often it will be updated. Where that brings more x than a mean needs (AT_LEAST, and PER_INPUT
-    for each of the K inputs), every n-th is taken, at other positions in each sample.
-    unit: x are multiples of it, counts of spikes. They are summed as integers, in any order the same.
-    """
-
-    def __init__(self, module: nn.Module, calls: int | None = None, unit: float | None = None) -> None:
-        self.unit = unit
-        weight: Tensor = module.weight  # type: ignore[assignment]
-        self.module, self.calls = module, calls
-        self.groups = int(getattr(module, "groups", 1))
-        self.size = weight[0].numel()
-        self.total = torch.zeros(self.groups, self.size, self.size, dtype=torch.float64, device=weight.device)
-        self.count = self.seen = self.before = self.number = 0
-        self.share = 1.0
-        self.parts: dict[int, Tensor] = {}  # by micro-batch, where sums are not exact
-        self.added = self.at = 0  # blocks of this micro-batch that are in the sums, and where it is now
-        self.every = 0  # of all positions; 0: not known yet
-
-    def begin(self, number: int, share: float, once: int) -> None:
-        """Micro-batch `number` comes next, with `share` of the samples of a full one, in `once` calls: which
-        positions are taken of it hangs on nothing that came before."""
-        self.number, self.before, self.share, self.seen = number, number * once, share, 0
-        self.added = self.at = 0
-
-    def again(self) -> None:
-        """The same micro-batch from its beginning, for memory ran out: what is in the sums stays there."""
-        self.seen = self.at = 0
-
-    def end(self, keep: bool) -> None:
-        """The micro-batch is whole. Real numbers are added batch by batch, and kept until all are known if
-        `keep` says so: their order does not hang on who had which."""
-        if self.unit is None and not keep:
-            self.total += self.parts.pop(self.number)
-
-    def update(self, x: Tensor) -> None:
-        """Take in one call's input, of any leading dimensions."""
-        x = x.detach()
-        samples, each = positions(self.module, x)
-        full = round(samples * each / self.share)
-        if not self.every:
-            self.every = self._stride(full, each)
-        first = -(self.before * full + self.seen) % self.every
-        self.seen += samples * each
-        picked = torch.arange(first, samples * each, self.every, device=x.device)
-        for part in picked.split(max(1, CHUNK // (self.size * self.groups))):
-            laid = columns(self.module, x, part).float()
-            if self.unit is not None:
-                laid = (laid / self.unit).round()
-            largest = float(laid.abs().amax()) if laid.numel() else 0.0
-            if largest**2 * laid.shape[2] > EXACT:
-                laid = laid.double()
-            self._add(laid)
-
-    def _add(self, laid: Tensor) -> None:
-        """x x^T of laid [groups, K, n]: what lies above the diagonal's blocks lies below it, too."""
-        total = self.total
-        if self.unit is None:
-            total = self.parts.setdefault(self.number, torch.zeros_like(total))
-        size = -(-self.size // BLOCKS) if self.size >= WIDE else self.size
-        for i in range(0, self.size, size):
-            self.at += 1
-            if self.at <= self.added:
-                continue
-            found = (laid[:, i : i + size] @ laid[:, i:].transpose(1, 2)).double()
-            total[:, i : i + size, i:] += found
-            total[:, i + size :, i : i + size] += found[:, :, size:].transpose(1, 2)
-            self.count += 0 if i else laid.shape[2]
-            self.added = self.at
-
-    def _stride(self, now: int, each: int) -> int:
-        """How many positions make one that is taken, so that the same ones are not met in every sample."""
-        every = max(1, now * (self.calls or 0) // enough(self.size))
-        while every > 1 and gcd(every, each) > 1:
-            every += 1
-        return every
-
-    def merge(self, other: Hessian) -> Hessian:
-        """Both together; sums of integers are the same in any order."""
-        for part in (other.total, *other.parts.values()):
-            self.total += part
-        self.count += other.count
-        return self
-
-    def value(self) -> Tensor:
-        """H [groups, K, K]."""
-        total = sum(self.parts.values(), self.total)
-        return total * (2 / max(1, self.count) * (self.unit or 1.0) ** 2)
 
 
 @dataclass(frozen=True)
@@ -369,15 +227,16 @@ def collect(
 
 def _merged(hessian: Hessian, team: Team) -> Hessian:
     """The sums of all processes."""
+    total = hessian.close()
     if team.size == 1:
         return hessian
     hessian.count = sum(team.all(hessian.count, "second moments"))
     if hessian.unit is not None:
-        hessian.total = torch.stack(team.all(hessian.total, "second moments")).sum(0)  # of integers: exact
+        hessian.total = torch.stack(team.all(total, "second moments")).sum(0)  # integers: exact
         return hessian
     batches = {i: part for parts in team.all(hessian.parts, "second moments") for i, part in parts.items()}
     for i in sorted(batches):
-        hessian.total += batches[i]
+        hessian.plus(batches[i])
     return hessian
 
 

@@ -21,7 +21,8 @@ from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.weights import weight_bits
 from ptq4snn.recipe import Override, Overrides, Recipe
 from ptq4snn.rounding.filtered import find_filters
-from ptq4snn.rounding.gptq import Hessian, Inverse, collect, searched, solve
+from ptq4snn.rounding.gptq import Inverse, collect, searched, solve
+from ptq4snn.rounding.moments import Hessian
 from ptq4snn.rounding.network import Network
 from ptq4snn.words import WIDTHS
 

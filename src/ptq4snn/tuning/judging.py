@@ -6,7 +6,7 @@ import torch
 
 from ptq4snn.allocation.search import Verdict
 from ptq4snn.assemble import Assembly
-from ptq4snn.bridge.replay import replay_cost
+from ptq4snn.bridge.replay import ChannelCosts
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import divergences, mean_divergence, temperature
 from ptq4snn.network.plan import NeuronPlan, Plan
@@ -42,9 +42,12 @@ def expected_flips(prepared: Prepared, assembly: Assembly, plan: Plan) -> float:
 
 
 def _flips(assembly: Assembly, plan: NeuronPlan, trace: Trace) -> float:
-    dynamics = assembly.dynamics(assembly.lattice.neurons[plan.name])
+    known = assembly.flips.get(plan.name)
+    if known is None or known.trace is not trace:
+        dynamics = assembly.dynamics(assembly.lattice.neurons[plan.name])
+        known = assembly.flips[plan.name] = ChannelCosts(dynamics, trace)
     step = torch.tensor(plan.scales, dtype=torch.float64)
-    return float(replay_cost(dynamics, trace, step, plan_levels(plan)).mean())
+    return float(known.of(step, plan_levels(plan)).mean())
 
 
 def plan_levels(plan: NeuronPlan) -> tuple[torch.Tensor, ...]:

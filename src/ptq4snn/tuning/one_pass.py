@@ -105,11 +105,11 @@ class Stops:
         assert isinstance(shell, Shell) and isinstance(shell.core, IntegerCore)
         core, clock = shell.core, (self.model.clock.steps, shell.core._seen)
         tracer = quantized_tracer(self.prepared, self.model, name)
-        core.probe = tracer
+        core.probe, core.listens = tracer, True
         try:
             shell.forward(*args, **kwargs)
         finally:
-            core.probe = None
+            core.probe, core.listens = None, False
             shell.reset()
             self.model.clock.steps, core._seen = clock
         steps = self.prepared.folded.discovery.neurons[name].steps

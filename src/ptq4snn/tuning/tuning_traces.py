@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from ptq4snn.modules.quantized import QuantizedModel
@@ -44,7 +45,15 @@ def quantized_tracer(prepared: Prepared, model: QuantizedModel, name: str) -> Tr
     def current(x: Tensor) -> Tensor:
         return core.potential(core.incoming(x)) - core.plan.v_rest
 
-    return Tracer(info.layout, current, info.steps, _samples(prepared))
+    found = Tracer(info.layout, current, info.steps, _samples(prepared))
+    unit = torch.tensor(core.plan.unit, dtype=torch.float64)[:, None]
+
+    def of_rows(x: Tensor) -> Tensor:  # [C, n]: the same, one unit a row
+        h = core.incoming(x.as_subclass(Tensor))
+        return (h.double() * unit + core.plan.v_rest).float() - core.plan.v_rest
+
+    found.of_rows = of_rows
+    return found
 
 
 def quantized_trace(prepared: Prepared, model: QuantizedModel, name: str) -> Trace:
