@@ -1,6 +1,6 @@
 """ResNet20 of CIFAR-10 converted by SpikingJelly's ann2snn, and quantized: tables of docs/results.md.
 
-    python benchmarks/converted_resnet.py --checkpoint resnet20-12fca82f.th --cifar10 DIR
+    python benchmarks/converted_resnet.py --part methods --checkpoint resnet20-12fca82f.th --cifar10 DIR
 
 needs spikingjelly 0.0.0.0.14 with tqdm and requests, and a checkpoint of akamaster/pytorch_resnet_cifar10.
 The network is that repository's, its shortcuts included (every second pixel, channels of zeros on both
@@ -12,8 +12,9 @@ in the place of every ReLU, theta by its `mode` (a percentile of what the ReLU g
 without labels. The image is shown for 32 steps and the scores are averaged. An IFNode starts at V = 0 and so
 fires half a spike too late on average; `set_reset_value("v", 0.5)`, SpikingJelly's own way to say where a
 state begins, mends that. --part conversion compares modes and starts in float; --part methods quantizes with
-the words of benchmarks/methods.py. Finished runs are kept in --out; figures go to
-benchmarks/converted_resnet.json, and the tables are written from it (--write does only that).
+the words of benchmarks/methods.py, --part rounding compares roundings of the weights. Finished runs are kept
+in --out; figures go to benchmarks/converted_resnet.json, and the tables are written from it (--write does
+only that).
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ MODE, START = "99.9%", 0.5  # what is quantized
 MODES = ("Max", "99.9%", "99.5%", "99%")
 STARTS = (0.0, 0.5)
 SHOWN = (8, 16, 32)  # steps
-BITS = (4, 2)
+BITS = (4, 2)  # of states
+WEIGHTS = (4, 3)
 ROUNDINGS = {"nearest": "nearest", "gptq": "GPTQ", "sbc": "sbc"}
 SAME = {("bridge + MPBA", 2): "bridge"}  # an average of 2 bits is 2 bits for all
 
@@ -163,35 +165,42 @@ def conversion(ann: nn.Module, images: Tensor, test: CifarSamples, samples: int)
     return {"samples": samples, "date": today(), "relu": 100 * right / samples, "rows": rows}
 
 
-def recipes(only: list[str]) -> dict[str, str]:
-    """What the paper's steps are compared by first, the others behind; states on equal weights."""
-    rows = {"W4/M32": "sbc+w4m32"}
-    for bits in (4, 3):
-        rows |= {f"{name} W{bits}/M32": f"{r}+one-width+w{bits}m32" for r, name in ROUNDINGS.items()}
+def recipes() -> dict[str, str]:
+    """Couplings on equal weights: what the paper's steps are compared by first, the others behind."""
+    rows = {"W4/M32": "gptq+w4m32"}
     for n, spec in reversed(EQUAL.items()):
-        rows |= {f"{n} W4/M{bits}": spec.format("sbc", bits) for bits in BITS if (n, bits) not in SAME}
-    rows |= {f"default W3/M{bits}": f"w3m{bits}" for bits in BITS}
-    return {label: spec for label, spec in rows.items() if not only or label in (*only, "W4/M32")}
+        rows |= {f"{n} W4/M{bits}": spec.format("gptq", bits) for bits in BITS if (n, bits) not in SAME}
+    return rows
+
+
+def rounding_recipes() -> dict[str, str]:
+    """Weights of one width by every rounding, and the library's default."""
+    rows = {f"{name} W{w}/M32": f"{r}+one-width+w{w}m32" for w in WEIGHTS for r, name in ROUNDINGS.items()}
+    return rows | {f"default W{w}/M{bits}": f"w{w}m{bits}" for w in WEIGHTS for bits in BITS}
 
 
 def methods(ann: nn.Module, images: Tensor, data: tuple[CifarSamples, CifarSamples], args: Any) -> Any:
+    """The rows of --part."""
     train, test = data
+    rows = recipes() if args.part == "methods" else rounding_recipes()
+    base = next(iter(rows))
+    rows = {label: spec for label, spec in rows.items() if not args.only or label in (*args.only, base)}
     net = OverTime(converted(ann, images), STEPS)
     changes = {"calibration": args.calibration, "holdout": args.calibration // 3, "micro_batch": 16}
     found = compare(
         net,
         SampleBatches(train, 8),
         SampleBatches(test, 50, indices=range(args.samples)),
-        [f"{label}={spec}" for label, spec in recipes(args.only).items()],
+        [f"{label}={spec}" for label, spec in rows.items()],
         args.seeds,
         folder=args.out,
-        baseline="W4/M32",
+        baseline=base,
         changes=changes,
         progress=for_terminal(),
         report=lambda m, seed, r, stored: print(f"{m.label} {seed}: {r['score']:.2f}", flush=True),
     )
-    samples, rows = found.runs[0]["samples"], found.to_dict()["rows"]
-    return {"samples": samples, "date": today(), "seeds": args.seeds, "changes": changes, "rows": rows}
+    about = {"samples": found.runs[0]["samples"], "date": today(), "seeds": args.seeds, "changes": changes}
+    return about | {"rows": found.to_dict()["rows"]}
 
 
 def conversion_table(found: dict[str, Any]) -> str:
@@ -226,7 +235,7 @@ def roundings_table(found: dict[str, Any]) -> str:
         "default, M2",
     ]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for bits in (4, 3):
+    for bits in WEIGHTS:
         labels = ["float", *(f"{name} W{bits}/M32" for name in ROUNDINGS.values())]
         labels += [f"default W{bits}/M{states}" for states in BITS]
         lines.append("| " + " | ".join([f"{bits} bits", *(_cell(rows.get(n)) for n in labels)]) + " |")
@@ -242,7 +251,7 @@ def _cell(row: dict[str, Any] | None) -> str:
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {  # by their marks: which result, and how
     "conversion": ("conversion", conversion_table),
     "converted": ("converted", methods_table),
-    "rounded": ("converted", roundings_table),
+    "rounded": ("rounding", roundings_table),
 }
 
 
@@ -261,10 +270,10 @@ def main() -> None:
     p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     p.add_argument("--checkpoint", type=Path, metavar="FILE")
     p.add_argument("--cifar10", type=Path, metavar="DIR")
-    p.add_argument("--part", choices=("conversion", "methods"))
+    p.add_argument("--part", choices=("conversion", "methods", "rounding"), default="methods")
     p.add_argument("--samples", type=int, default=10_000, help="test images, the first so many")
     p.add_argument("--calibration", type=int, default=1024, help="training images; a third is held out")
-    p.add_argument("--only", nargs="+", default=[], metavar="ROW", help="only these and W4/M32")
+    p.add_argument("--only", nargs="+", default=[], metavar="ROW", help="only these and the first row")
     p.add_argument("--seeds", type=int, nargs="+", default=[0])
     p.add_argument("--out", type=Path, default=Path("runs/converted_resnet"))
     p.add_argument("--write", action="store_true", help="only write the tables anew")
@@ -276,10 +285,11 @@ def main() -> None:
         prepared = Preprocessing(mean=MEAN, std=STD)
         train, test = (CifarSamples(args.cifar10, "cifar10", part, prepared) for part in (True, False))
         ann, images = trained(args.checkpoint), train[range(IMAGES)][0]
-        if args.part != "methods":
+        if args.part == "conversion":
             found["conversion"] = conversion(ann, images, test, args.samples)
-        if args.part != "conversion":
-            found["converted"] = methods(ann, images, (train, test), args)
+        else:
+            where = {"methods": "converted", "rounding": "rounding"}[args.part]
+            found[where] = methods(ann, images, (train, test), args)
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     results |= found
     write_whole(RESULTS, json.dumps(results, indent=1) + "\n")

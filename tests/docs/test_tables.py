@@ -46,7 +46,7 @@ def test_the_converted_network(benchmark: Any) -> None:
     for page in (converted.PAGE, converted.README):
         text = page.read_text("utf-8")
         assert "<!-- converted -->" in text and converted.written(page, results) == text
-    for spec in converted.recipes([]).values():
+    for spec in (*converted.recipes().values(), *converted.rounding_recipes().values()):
         assert Recipe.parse(spec).rounding in converted.ROUNDINGS
 
 
