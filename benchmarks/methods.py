@@ -197,11 +197,12 @@ def write_pages(results: dict[str, Any]) -> None:
 
 
 def scores(results: dict[str, Any], labels: list[str]) -> str:
-    """A line a network and a width of the states, a column a coupling, mean scores and their spread."""
+    """A line a network and a width of the states, a column a coupling, mean scores and their spread; of
+    networks that were measured with several seeds."""
     head = ["network", "states", "float", "W4/M32", *EQUAL]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for name, r in results.items():
-        rows = {row["method"]: row for row in r["rows"]}
+        rows = {row["method"]: row for row in r["rows"]} if len(r["seeds"]) > 1 else {}
         for bits in BRIEF:
             wanted = ["float", "W4/M32", *(f"{method} W4/M{bits}" for method in EQUAL)]
             if not any(label in rows for label in wanted[2:]):
