@@ -88,6 +88,6 @@ NETWORKS = {
         lambda n: published("sew-resnet18-imagenet", n), 64, "random weights, T = 4, 224 x 224"
     ),
     "sdt-8-384-imagenet": Network(
-        lambda n: published("sdt-8-384-imagenet", n), 8, "random weights, T = 4, 224 x 224"
+        lambda n: published("sdt-8-384-imagenet", n), 48, "random weights, T = 4, 224 x 224"
     ),
 }
