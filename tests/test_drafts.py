@@ -155,11 +155,30 @@ def test_without_locks_only_old_drafts_are_removed(tmp_path: Path, monkeypatch: 
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([new.name, "f"])
 
 
-def test_an_interrupted_writer_removes_its_own(tmp_path: Path) -> None:
-    process = writer(tmp_path)
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.wait(30)
-    assert process.stdout is not None
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Ctrl-C until it ends: one that arrives inside a destructor is lost, by Python's own rules."""
+    for _ in range(60):
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(1)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    assert process.poll() is not None and process.stdout is not None
     process.stdout.close()
-    assert {p.name for p in tmp_path.iterdir()} <= {"a", "b"}
+
+
+def test_an_interrupted_writer_removes_its_own(tmp_path: Path) -> None:
+    """But for a Ctrl-C in the moment between a file's making and its owner's knowing of it: the next write
+    removes that."""
+    left = 0
+    for i in range(4):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        process = writer(folder)
+        time.sleep(0.05)
+        interrupt(process)
+        left += not {p.name for p in folder.iterdir()} <= {"a", "b"}
+        sweep(folder)
+        assert {p.name for p in folder.iterdir()} <= {"a", "b"}
+    assert left <= 1
