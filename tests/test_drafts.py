@@ -22,7 +22,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL a
 
 SIZE = 300_000
 WRITER = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from pathlib import Path
 from ptq4snn.drafts import draft_folder
 from ptq4snn.files import write_together
