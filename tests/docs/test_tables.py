@@ -107,3 +107,9 @@ def test_what_processes_gain_and_tell(benchmark: Any) -> None:
     scale = benchmark("scale")
     results = json.loads(scale.RESULTS.read_text("utf-8"))
     assert scale.written(results) == scale.PAGE.read_text("utf-8")
+
+
+def test_large_networks(benchmark: Any) -> None:
+    large = benchmark("large")
+    assert large.results()
+    assert large.written(large.results()) == large.PAGE.read_text("utf-8")
