@@ -1,6 +1,7 @@
 """Large images and large models: what it takes to quantize them and how they run; the table of docs/scale.md.
 
-    python benchmarks/large.py [--network NAME ...] [--folder DIR] [--timeout 1800] [--again] [--write]
+    python benchmarks/large.py [--network NAME ...] [--stage NAME ...] [--folder DIR] [--timeout 1800]
+        [--again] [--write]
 
 Every stage of a network (large_stages.py) is a process of its own with one thread and an end to its time.
 What is done is kept in benchmarks/large.json at once, so a run that was interrupted goes on from there, given
@@ -63,13 +64,14 @@ def measure(network: str, stage: str, folder: Path, timeout: float) -> dict[str,
     return found
 
 
-def run(networks: list[str], root: Path, timeout: float, again: bool) -> None:
+def run(networks: list[str], stages: list[str], root: Path, timeout: float, again: bool) -> None:
     for network in networks:
         folder = root / network.replace(", ", "-")
         for stage in STAGES:
             known = results().get(network, {}).get(stage)
             there = stage not in FILES or (folder / FILES[stage]).exists()
-            if known is not None and "failed" not in known and there and not again:
+            wanted = again and stage in stages
+            if known is not None and "failed" not in known and there and not wanted:
                 continue
             found = measure(network, stage, folder, timeout)
             keep(network, stage, found)
@@ -147,13 +149,14 @@ def written(all_of: dict[str, Any]) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     p.add_argument("--network", action="append", choices=list(NETWORKS))
+    p.add_argument("--stage", action="append", choices=list(STAGES), help="that --again is for; all")
     p.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "ptq4snn-large")
     p.add_argument("--timeout", type=float, default=1800.0, help="seconds of a stage")
     p.add_argument("--again", action="store_true", help="measure what is known already, too")
     p.add_argument("--write", action="store_true", help="only write the table anew")
     args = p.parse_args()
     if not args.write:
-        run(args.network or list(NETWORKS), args.folder, args.timeout, args.again)
+        run(args.network or list(NETWORKS), args.stage or list(STAGES), args.folder, args.timeout, args.again)
     write_whole(PAGE, written(results()))
 
 

@@ -1,4 +1,4 @@
-"""The paper's ablations on SEW-ResNet and CIFAR-100, its ablation data: tables of docs/results.md.
+"""The paper's tables and ablations on SEW-ResNet and CIFAR-100, its ablation data, for docs/results.md.
 
     python benchmarks/paper_tables.py --data cifar100:DIR [--experiment NAME ...] [--iterations 500]
 
@@ -32,7 +32,9 @@ RESULTS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 BEGIN, END = "<!-- paper's ablations -->", "<!-- end of paper's ablations -->"
 MODEL = "sew-resnet10-48-cifar100"
-LIMITS = {"scale-ablation": None, "mpba-ablation": None, "sweep": 2000}  # test images; None: all
+LIMITS = {  # test images; None: all
+    "cifar": None, "scale-ablation": None, "mpba-ablation": None, "sweep": 2000, "packed-state": 2000,
+}  # fmt: skip
 
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
         entry.load(), SampleBatches(calibration, 16), SampleBatches(test, 50), args.out,
         Conditions(limit, progress=for_terminal()),
     )  # fmt: skip
-    seeds = [args.seeds[0]] if name == "sweep" else args.seeds
+    seeds = [args.seeds[0]] if LIMITS[name] else args.seeds
     ran = RunSetting(MODEL, entry.data, 4, limit, "iterations")
     outcome = run_experiment(find(name), bench, ran, seeds, {"iterations": args.iterations})
     command = (

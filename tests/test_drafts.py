@@ -110,7 +110,7 @@ def test_what_only_looks_like_a_draft_stays(tmp_path: Path) -> None:
 
 
 def test_a_living_writer_s_drafts_stay(tmp_path: Path) -> None:
-    draft = new_draft(tmp_path, 0o666)
+    draft = new_draft(tmp_path, 0o666, lambda _: None)
     with draft_folder(tmp_path) as folder:
         code = "import sys; from ptq4snn.files import write_whole; write_whole(sys.argv[1], 'x')"
         subprocess.run([sys.executable, "-c", code, str(tmp_path / "x")], check=True)
@@ -158,10 +158,10 @@ def test_without_locks_only_old_drafts_are_removed(tmp_path: Path, monkeypatch: 
 
 def interrupt(process: subprocess.Popen[str]) -> None:
     """Ctrl-C until it ends: one that arrives inside a destructor is lost, by Python's own rules."""
-    for _ in range(60):
+    for _ in range(12):
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(1)
+            process.wait(5)
             break
         except subprocess.TimeoutExpired:
             continue
@@ -170,16 +170,12 @@ def interrupt(process: subprocess.Popen[str]) -> None:
 
 
 def test_an_interrupted_writer_removes_its_own(tmp_path: Path) -> None:
-    """But for a Ctrl-C in the moment between a file's making and its owner's knowing of it: the next write
-    removes that."""
-    left = 0
-    for i in range(8):
+    """Also where Ctrl-C comes between a file's making and the next instruction, or while it is removed."""
+    chance = random.Random(2)
+    for i in range(300 if FULL else 8):
         folder = tmp_path / str(i)
         folder.mkdir()
         process = writer(folder)
-        time.sleep(0.05)
+        time.sleep(chance.uniform(0, 0.1))
         interrupt(process)
-        left += not {p.name for p in folder.iterdir()} <= {"a", "b"}
-        sweep(folder)
         assert {p.name for p in folder.iterdir()} <= {"a", "b"}
-    assert left <= 5  # such moments are rare, yet a loop that only writes is full of them

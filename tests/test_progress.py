@@ -15,6 +15,8 @@ import ptq4snn
 from ptq4snn import progress
 from ptq4snn.experiments.compare import compare
 from ptq4snn.progress import Lines, RichProgress, Silent, chosen, for_terminal, note, stepping
+from ptq4snn.recipe import Recipe
+from ptq4snn.stages import expected_stages
 
 
 def test_silent_when_piped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,3 +114,46 @@ def test_work_that_is_no_loop_advances_a_bar() -> None:
             assert shown == done
     with pytest.raises(KeyError), stepping(RichProgress(), 3, "work"):
         raise KeyError
+
+
+COSTS = {"reading": 1.0, "rounding": 2.0, "tuning": 1.0}
+
+
+def test_the_bar_of_all_stages_never_goes_back() -> None:
+    whole = progress.Whole(COSTS)
+    assert whole.total == 4.0
+    assert [whole.reached("reading", s) for s in (0.5, 1.0)] == [0.5, 1.0]
+    assert whole.reached("rounding (gptq)", 0.25) == 1.5
+    assert whole.reached("reading", 0.5) == 1.5  # once more, for a second way
+    assert whole.reached("something else", 1.0) == 1.5
+    assert whole.reached("tuning", 1.0) == 4.0  # what was skipped is behind
+
+
+def test_bars_of_all_stages_and_of_each_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars = RichProgress()
+    seen: list[list[tuple[str, float | None, float]]] = []
+    with progress.stages(bars, "quantizing", COSTS):
+        for name in COSTS:
+            for _ in bars.track(range(2), 2, name):
+                seen.append([(t.description, t.total, t.completed) for t in bars._bars.tasks])
+    assert seen[0] == [("quantizing", 4.0, 0.0), ("reading", 2, 0)]
+    assert seen[3] == [("quantizing", 4.0, 2.0), ("rounding", 2, 1)]
+    assert not bars._bars.tasks
+    with progress.stages(Told(), "quantizing", COSTS), progress.stages(Silent(), "quantizing", COSTS):
+        pass
+
+
+@pytest.mark.parametrize(
+    "words", ["fast+w4m4", "w4m4", "w3m2", "paper+nearest+w4m4", "paper+gptq+w4m4", "w2m2+distil"]
+)
+def test_every_stage_that_is_tracked_has_its_share_of_the_whole(
+    small_model: Callable[..., nn.Module], images: Callable[..., Tensor], words: str
+) -> None:
+    """What is expected of a recipe is what happens, in that order."""
+    told = Told()
+    recipe = Recipe.parse(words)
+    recipe = recipe.replace(distillation=2) if recipe.distillation else recipe
+    ptq4snn.quantize(small_model(), images(48), recipe, progress=told)
+    expected = list(expected_stages(recipe))
+    found = list(dict.fromkeys(next(e for e in expected if d.startswith(e)) for d in told.descriptions))
+    assert found == [e for e in expected if e in found] and len(found) >= len(expected) - 1

@@ -136,6 +136,7 @@ struct Step {
              bits,
              summed ? 4 : 0,
              bias.data(),
+             padded(cout),
              nullptr,
              summed ? narrow : false,
              nullptr,

@@ -28,8 +28,9 @@ from ptq4snn.modules.saving import load_model
 from ptq4snn.numerics.device import no_autocast
 from ptq4snn.pipeline import prepare, run
 from ptq4snn.prepare import Where
-from ptq4snn.progress import Progress, chosen
+from ptq4snn.progress import Progress, chosen, stages
 from ptq4snn.recipe import Recipe
+from ptq4snn.stages import expected_stages
 from ptq4snn.team import SOLO, Team
 
 __all__ = ["evaluate", "inspect", "load", "quantize"]
@@ -107,8 +108,10 @@ def quantize(
                 model, samples, settings, Conditions(batch_axis, device, chosen(progress), folder, team)
             )
         else:
-            prepared = prepare(model, samples, settings, batch_axis, chosen(progress), Where(device, team))
-            q = run(prepared.with_work(work), settings)
+            shown = chosen(progress)
+            with stages(shown, "quantizing", expected_stages(settings)):
+                prepared = prepare(model, samples, settings, batch_axis, shown, Where(device, team))
+                q = run(prepared.with_work(work), settings)
         q.one_step = loop is not None
     q.source = weights_digest(model)
     return q

@@ -175,7 +175,7 @@ class Assembly:
         for name, p in self.lattice.projections.items():
             bias = (p.bias if p.places is None else p.bias + p.places) / p.unit
             exact = self.recipe.arithmetic == "float"
-            out[name] = Integers(p.weight.integers, bias if exact else bias.round())
+            out[name] = Integers(p.weight.kept, bias if exact else bias.round())
         return out
 
     def uniform_bits(self) -> dict[str, Tensor]:

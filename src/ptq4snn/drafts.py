@@ -3,17 +3,23 @@
 Whoever makes a draft holds a lock on it until it is in its place, and a lock ends with its process. Whoever
 writes into the same folder later sweeps it: drafts that nobody holds are a dead process's and are removed,
 and so are its locks (`ptq4snn.locks`). Nothing of another name is ever touched.
+
+Ctrl-C may come between any two instructions, also while a draft is being removed: names stand in a list before
+anything has them and until nothing has, and what is in the list when the process ends is removed then.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import secrets
 import shutil
+import signal
 import stat
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,16 +33,24 @@ OURS = re.compile(rf"\.[0-9a-f]{{16}}({re.escape(DRAFT)}|{re.escape(LOCK)})")
 OLD = 86_400  # seconds: without locks, what nobody has changed for a day is a dead process's
 BINARY = getattr(os, "O_BINARY", 0)
 
+_unfinished: dict[Path, int] = {}  # a draft, and the process that makes it: a forked child leaves it alone
+
 
 @dataclass
 class Draft:
-    """A new file, open for writing and locked."""
+    """A file of a new name, once it is made open for writing and locked. Its owner knows of it before it is
+    there."""
 
     path: Path
-    number: int
-    is_open: bool = True
+    number: int | None = None  # of the open file
+
+    def make(self, mode: int) -> bool:
+        """Whether it is there and locked: it may have been swept in between. `mode` is less the umask."""
+        self.number = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
+        return _hold(self.number, self.path)
 
     def write(self, parts: Iterable[bytes | bytearray], sync: bool) -> None:
+        assert self.number is not None
         with os.fdopen(self.number, "wb", closefd=False) as file:
             file.writelines(parts)
             if sync:
@@ -52,39 +66,45 @@ class Draft:
         """Remove what was not moved, and let go."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
+        _unfinished.pop(self.path, None)
         self._close()
 
     def _close(self) -> None:
-        if self.is_open:
-            self.is_open = False
-            os.close(self.number)
+        number, self.number = self.number, None
+        if number is not None:
+            os.close(number)
 
 
-def new_draft(folder: Path, mode: int) -> Draft:
-    """A file of a new name; `mode` is less the umask."""
+def new_draft(folder: Path, mode: int, note: Callable[[Draft], None]) -> Draft:
+    """A file of a new name; `note` is told of every one that is tried, and discards it in the end."""
     while True:
-        path = _new_name(folder)
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
-        if _hold(number, path):
-            return Draft(path, number)
-        os.close(number)
+        draft = Draft(_new_name(folder))
+        note(draft)
+        if draft.make(mode):
+            return draft
+        draft.discard()
 
 
 @contextmanager
 def draft_folder(parent: Path) -> Iterator[Path]:
     """A new folder, removed in the end with all that is in it."""
     sweep(parent)
-    while True:
-        path = _new_name(parent)
-        path.mkdir(mode=0o700)
-        number = os.open(path, os.O_RDONLY) if HAS_LOCKS else None
-        if number is None or _hold(number, path):
-            break
-        os.close(number)
+    path, number = _new_name(parent), None
     try:
+        path.mkdir(mode=0o700)
+        while HAS_LOCKS:
+            number = os.open(path, os.O_RDONLY)
+            if _hold(number, path):
+                break
+            swept, number = number, None
+            os.close(swept)
+            _unfinished.pop(path, None)
+            path = _new_name(parent)
+            path.mkdir(mode=0o700)
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        _unfinished.pop(path, None)
         if number is not None:
             os.close(number)
 
@@ -101,8 +121,20 @@ def sweep(folder: Path) -> None:
             _remove_dead(folder / name)
 
 
+@atexit.register
+def _remove_unfinished() -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C could not end it any sooner
+    for path, process in list(_unfinished.items()):
+        if process == os.getpid():
+            with suppress(OSError):
+                _remove(path, path.lstat())
+
+
 def _new_name(folder: Path) -> Path:
-    return folder / f".{secrets.token_hex(8)}{DRAFT}"
+    path = folder / f".{secrets.token_hex(8)}{DRAFT}"
+    _unfinished[path] = os.getpid()
+    return path
 
 
 def _hold(number: int, path: Path) -> bool:

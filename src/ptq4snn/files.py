@@ -78,13 +78,14 @@ def write_together(contents: Mapping[Path, Content], sync: bool = False) -> None
     places = {path: check_target(path) for path in contents}
     for folder in dict.fromkeys(place.parent for place in places.values()):
         sweep(folder)
+    tried: list[Draft] = []
     drafts: list[tuple[Draft, Path]] = []
     path = Path()
     try:
         for path, content in contents.items():
             found = _status(places[path])
             mode = 0o666 if found is None else stat.S_IMODE(found.st_mode) & RIGHTS
-            draft = new_draft(places[path].parent, mode)
+            draft = new_draft(places[path].parent, mode, tried.append)
             drafts.append((draft, places[path]))
             if found is not None:
                 draft.path.chmod(mode)  # the umask is for new files
@@ -95,7 +96,7 @@ def write_together(contents: Mapping[Path, Content], sync: bool = False) -> None
     except OSError as why:
         raise OSError(why.errno, why.strerror or str(why), str(path)) from why  # not the draft's name
     finally:
-        for draft, _ in drafts:
+        for draft in tried:
             draft.discard()
 
 

@@ -7,11 +7,15 @@ otherwise is held back until the batch is whole. So the bits are the same, only 
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from ptq4snn.errors import MemoryWarning, OutOfMemory
@@ -19,14 +23,52 @@ from ptq4snn.errors import MemoryWarning, OutOfMemory
 if TYPE_CHECKING:  # bundles are run without torch
     from torch import Tensor
 
-__all__ = ["Portion", "Room", "Undo", "in_words", "ran_out"]
+__all__ = ["Portion", "Room", "Undo", "give_back", "in_words", "ran_out"]
 
 T = TypeVar("T")
+LARGE = 2**24  # numbers of a tensor; below, taking memory again costs more than it saves
+SELDOM = 20  # times longer than it takes to give memory back, nobody does it behind a layer
 Undo = Callable[[], None]
 SAID = (  # by torch's allocators, oneDNN and C++; none of them has an exception of its own on a CPU
     "can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "Cannot allocate memory",
     "could not create a memory object", "could not create a primitive",
 )  # fmt: skip
+
+
+@dataclass
+class _Pace:
+    """When memory is next given back behind a layer: taking it again costs time, too."""
+
+    after: float = 0.0  # by the clock
+
+    def slow(self, seconds: float) -> None:
+        self.after = time.monotonic() + SELDOM * seconds
+
+
+PACE = _Pace()
+
+
+def give_back(made: int | None = None) -> None:
+    """Between two stages, or behind a layer that `made` so many numbers, if that is worth it: what is free
+    goes back to the system. The C library keeps it, in pieces that lie between what is used, and what comes
+    next, whose tensors have other sizes, would take new memory beside."""
+    trim, began = _trim(), time.monotonic()
+    if trim is None or (made is not None and (made < LARGE or began < PACE.after)):
+        return
+    trim(0)
+    PACE.slow(time.monotonic() - began)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    """glibc's malloc_trim; other systems do it by themselves, or not at all."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return None
+    return found
 
 
 class Told(OutOfMemory):
@@ -99,6 +141,10 @@ class Room:
                 undo()
             self._halve(count, what)
         return found
+
+    def smaller(self, most: int) -> Room:
+        """For work that holds more of every sample: `most` at once where they may be parted."""
+        return self if self.whole else Room(self.axis, "", min(most, self.most or most))
 
     def _halve(self, count: int, what: str) -> None:
         """Behind the handler: what failed holds its memory as long as its exception lives."""

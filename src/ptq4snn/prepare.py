@@ -28,7 +28,7 @@ from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.discovery.twin import SAMPLES, exact_twin
 from ptq4snn.errors import CheckpointError, PTQ4SNNError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.hints import hint
-from ptq4snn.memory import Portion, Room
+from ptq4snn.memory import Portion, Room, give_back
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
@@ -41,6 +41,7 @@ from ptq4snn.observation.traces import SAMPLES as SAMPLED
 from ptq4snn.observation.traces import Trace
 from ptq4snn.progress import Progress, Silent
 from ptq4snn.recipe import Recipe
+from ptq4snn.stages import OBSERVING
 from ptq4snn.team import SOLO, Team
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class Cache:
 
     logits: list[Tensor] = field(default_factory=list)  # of the float model, on the samples that choose
     reported: list[Tensor] = field(default_factory=list)  # the same, on those that report
-    noise: tuple[float, float] | None = None  # KL and agreement of a jittered float model
+    jittered: list[Tensor] = field(default_factory=list)  # the same, with jittered weights
+    noise: tuple[float, float] | None = None  # KL and agreement of those
+    footprint: int | None = None  # bytes of the float network (evaluation/neurobench.py)
     traces: dict[str, Trace] = field(default_factory=dict)  # of the float network
     sensitivities: dict[str, Sensitivity] = field(default_factory=dict)  # by reference recipe
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by method, settings and scales
@@ -238,7 +241,7 @@ def prepare(
     check_weights(original)
     original = original if device is None else _on(device, original)
     excluded = excluded_modules(original, recipe)
-    model = readable(original, excluded)
+    model = readable(original, excluded, sharing=True)
     home = next((p.device for p in model.parameters()), None)
     calibration = Calibration(
         samples, batch_axis, recipe.calibration, recipe.micro_batch, recipe.holdout,
@@ -253,19 +256,23 @@ def prepare(
     bake(model, batches)
     limit_counts(model, first)
     discovery = discover(model, few, batch_axis, excluded)
+    give_back()
     if discovery.edits:  # what an edited call computes with must not hang on the sample
         bake(model, batches)
     check_batch_axis(model, discovery.neurons, few, batch_axis)
     refuse_single_step(model, discovery)
     calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
+    give_back()
     verify(original, discovery, first_samples(few, batch_axis, 2, 1))
+    give_back()
     folded = fold(model, discovery)
     leave_out(folded.model, FINISHES)
     folded = exact_twin(folded, first_samples(first, batch_axis, SAMPLES, 2))
     before = torch.get_rng_state()
     readout = find_readout(folded.model, few, batch_axis)
     drawn = not torch.equal(before, torch.get_rng_state())
-    stream = progress.track(calibration.stream(), calibration.expected(), "observing the float model")
+    give_back()
+    stream = progress.track(calibration.stream(), calibration.expected(), OBSERVING)
     tracers = _tracers(calibration, folded, recipe) if team.size == 1 else None
     room = Room(batch_axis, _why_whole(excluded, drawn))
     with team.raised_in_all("statistics"):
@@ -273,6 +280,7 @@ def prepare(
     seen = reduce(Observation.merge, team.all(seen, "statistics"))
     if seen.samples == 0:  # all samples are held out: observe those
         seen = observe(folded, calibration.held_out, batch_axis, room=room)
+    give_back()
     _warn_if_silent(seen, folded)
     held_out = tuple(calibration.held_out)
     kept = tuple(calibration.kept) or held_out

@@ -20,7 +20,7 @@ from ptq4snn.hints import hint
 from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
-    "ALLOCATIONS", "CHOICES", "CORRECTIONS", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS",
+    "ALLOCATIONS", "CHOICES", "CORRECTIONS", "ITERATED", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS",
     "RECONSTRUCTIONS", "ROUNDINGS", "STATE_ROUNDINGS", "WEIGHT_ALLOCATIONS", "WEIGHT_SCALES", "WIDTHS",
     "ZERO_POINTS", "read_words",
 ]  # fmt: skip
@@ -28,6 +28,7 @@ __all__ = [
 ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
 OBJECTIVES = ("squared_error", "replay", "auto")
 ROUNDINGS = ("nearest", "gptq", "sbc", "adaround", "brecq")
+ITERATED = ("adaround", "brecq")  # step by step, as many as the recipe says
 STATE_ROUNDINGS = ("even", "dither")
 CORRECTIONS = ("fit", "none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")

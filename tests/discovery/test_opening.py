@@ -228,8 +228,8 @@ def test_outputs_are_compared_with_the_originals_own_forward(monkeypatch: pytest
         folded.model.get_parameter("head.bias").data.zero_()
         return folded
 
-    original = folding.fold
-    monkeypatch.setattr(folding, "fold", forgetful)
+    original = folding.fold_in_place
+    monkeypatch.setattr(folding, "fold_in_place", forgetful)
     with pytest.raises(FoldingError, match="output 0 differs"):
         ptq4snn.quantize(Net(nn.Linear(24, 24)), X, **RECIPE)
 

@@ -32,8 +32,8 @@ int64_t bytes_of(const Plan& plan) {
 int64_t work_of_all(const Plan& plan) {
   int64_t work = 0;
   for (const Op& op : plan.ops) {
-    const int64_t out = op.output < 0 ? 1 : (int64_t)plan.values[(size_t)op.output].positions *
-                                                plan.values[(size_t)op.output].channels;
+    const int64_t out =
+        op.output < 0 ? 1 : (int64_t)plan.values[(size_t)op.output].positions * plan.values[(size_t)op.output].channels;
     const int64_t each = (int64_t)std::max(1, op.project.taps) * std::max(1, op.project.cin) + std::max(1, op.width);
     if (out > kMostWork || each > kMostWork) return kMostWork;
     work += out * each;

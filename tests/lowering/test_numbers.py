@@ -11,6 +11,7 @@ from oracles.simulation import check_same
 from torch import Tensor, nn
 
 from ptq4snn.lowering import lower
+from ptq4snn.lowering.numbering import number, same_numbers, split
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.patches import per_step
 from ptq4snn.models.sdt import SpikeDrivenTransformer
@@ -78,3 +79,23 @@ def test_streams(changes: dict[str, Any]) -> None:
     q = quantized(lively(lambda: SpikeDrivenTransformer(16, 1, 2, 5, 2, 2, mlp_ratio=1), x), x, **changes)
     check_same(q, program_of(q), images(3, seed=1))
     assert lower(q, images(5, seed=3)) == q.program
+
+
+def test_numbers_are_short_where_that_holds_them() -> None:
+    """And the same, also where some are long: equal numbers of both kinds are equal."""
+    sample, element = torch.arange(4).view(4, 1, 1), torch.arange(6).view(1, 2, 3)
+    short, long = number(sample, element, 6), number(sample, element + 2**31, 2**31 + 6)
+    assert (short.dtype, long.dtype) == (torch.int32, torch.int64)
+    assert short.tolist() == torch.arange(24).view(4, 2, 3).tolist()
+    assert same_numbers(short, short.long()) and not same_numbers(short, short.long() + 1)
+    for numbers, elements in ((short, 6), (long, 2**31 + 6)):
+        s = split(numbers, elements)
+        assert s.sample.flatten().tolist() == [0, 1, 2, 3] and s.element.dtype == torch.int64
+        assert torch.equal(s.element[0], element[0] + (elements - 6))
+
+
+def test_a_row_that_differs_is_seen() -> None:
+    """Numbers are compared with their parts row by row; the last counts as the first."""
+    numbers = torch.arange(4).view(4, 1, 1) * 6 + torch.arange(6).view(1, 2, 3)
+    numbers[3, 1, 2] = 21
+    assert not split(numbers.int(), 6).separate

@@ -14,6 +14,7 @@ from ptq4snn.allocation.mixed import reference_sensitivity
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.models.neuron import LIF
+from ptq4snn.observation import sensitivity as observed
 from ptq4snn.prepare import Cache, Prepared, prepare
 from ptq4snn.recipe import Recipe
 
@@ -169,3 +170,16 @@ def test_between_too_few_and_all(
     monkeypatch.setattr(mixed, "RELIABLE", level)
     auto = reference_sensitivity(replace(prepared, cache=Cache()), recipe.replace(sensitivity_batches="auto"))
     assert auto.batches == counts[next(i for i, r in enumerate(reached) if r >= level)]
+
+
+def test_a_gradient_that_comes_back_in_parts(
+    setting: tuple[TwoLayers, Prepared, Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """z of the parts is added before it is squared: the same numbers, but for the order of float sums."""
+    _, prepared, recipe = setting
+    whole = reference_sensitivity(replace(prepared, cache=Cache()), recipe).mean()
+    monkeypatch.setattr(observed, "MOST_SPIKES", 1)  # one sample at a time
+    assert observed.at_once(prepared.folded) == 1
+    parts = reference_sensitivity(replace(prepared, cache=Cache()), recipe).mean()
+    for name, g in whole.items():
+        assert parts[name].tolist() == pytest.approx(g.tolist(), rel=1e-4, abs=1e-9), name

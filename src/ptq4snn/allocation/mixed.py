@@ -18,10 +18,11 @@ from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.observation.reliability import Reliability, Sensitivity
-from ptq4snn.observation.sensitivity import sensitivity
+from ptq4snn.observation.sensitivity import at_once, sensitivity
 from ptq4snn.prepare import Prepared
 from ptq4snn.progress import stepping
 from ptq4snn.recipe import Recipe
+from ptq4snn.stages import SEARCHING, SENSITIVITY
 from ptq4snn.words import WIDTHS
 
 __all__ = [
@@ -58,11 +59,13 @@ def _measured(prepared: Prepared, assembly: Assembly, reference: QuantizedModel)
     total = len((prepared.packed or prepared.kept)[:count])
     stop = min(FIRST_BATCHES, total) if wanted == "auto" else total
     found, samples = Sensitivity(), prepared.samples_again(count)
-    with stepping(prepared.progress, total, "measuring sensitivity") as advance:
+    with stepping(prepared.progress, total, SENSITIVITY) as advance:
 
         def measured(x: Tensor) -> dict[str, Tensor]:
             advance()
-            return sensitivity(prepared.folded, reference, x, prepared.readout)
+            whole = prepared.room.whole  # a network that draws random numbers draws others for fewer samples
+            parts = [x] if whole else x.split(at_once(prepared.folded), prepared.batch_axis)
+            return sensitivity(prepared.folded, reference, parts, prepared.readout)
 
         while found.batches < total:
             for g in prepared.team.map(measured, islice(samples, stop - found.batches), "sensitivities"):
@@ -201,7 +204,7 @@ def allocate_by_score(
     if len(points) == 1:
         bits, average = candidates.allocate(*points[0], recipe.membrane)
         return candidates.spread(bits), Trial(*points[0], None, average), []
-    tracked = prepared.progress.track(points, len(points), "searching (beta, P)")
+    tracked = prepared.progress.track(points, len(points), SEARCHING)
     bits, best, trials = grid_search(
         tracked,
         lambda b, p: candidates.allocate(b, p, recipe.membrane),

@@ -50,7 +50,7 @@ class ProjectionLattice:
 
     def with_integers(self, integers: Tensor) -> ProjectionLattice:
         """With other integers [C, ...] for the same scales."""
-        weight = replace(self.weight, integers=integers)
+        weight = QuantWeight.of(self.weight.bits, self.weight.scales, integers)
         return replace(self, weight=weight, peak=_peak(integers, self.reach, self.input))
 
     def with_bias(self, bias: Tensor) -> ProjectionLattice:

@@ -95,7 +95,7 @@ def shifted_scales(weight: Tensor, q: QuantWeight, unit: Tensor, alike: bool = F
     first = errors[0] <= errors[1]
     if alike:
         first = (errors[0].sum() <= errors[1].sum()).expand_as(first)
-    return QuantWeight(
+    return QuantWeight.of(
         q.bits,
         torch.where(first, options[0].scales, options[1].scales),
         torch.where(first.view(shape), options[0].integers, options[1].integers),

@@ -30,6 +30,7 @@ from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import Compound, NeuronSpec, Shell, adapter_of
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
+from ptq4snn.memory import give_back
 from ptq4snn.numerics.nearest import input_scales
 
 __all__ = ["Folded", "Grid", "fold", "store_snapped", "verify"]
@@ -95,10 +96,13 @@ class AddPlaces:
 
 
 def fold(model: nn.Module, discovery: Discovery, dtype: torch.dtype | None = None) -> Folded:
-    """A folded copy of `model`; the original is not touched."""
-    folded = copy_model(model)
-    if dtype is not None:
-        folded = folded.to(dtype)
+    """A folded copy of `model`; the original is not touched, and what is not folded is held by both."""
+    folded = copy_model(model, model.parameters())
+    return fold_in_place(folded if dtype is None else folded.to(dtype), discovery)
+
+
+def fold_in_place(folded: nn.Module, discovery: Discovery) -> Folded:
+    """The model itself, folded; parameters are exchanged, never written into."""
     specs = dict(discovery.specs)
     mirrors, places = {}, {}
     for name, info in discovery.projections.items():
@@ -238,15 +242,17 @@ def store_snapped(module: nn.Module, weight: Tensor, bias: Tensor | None, grid: 
 def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
     """Raise FoldingError unless the original model, by its own forward, and the folded one spike alike on `x`
     and give the same outputs, in float64."""
-    original = copy_model(model).double()
+    original = copy_model(model, model.parameters()).double()  # the only copy: what is folded is exchanged
     x = x.double() if x.is_floating_point() else x
-    opened = readable(original, discovery.excluded)
+    opened = readable(original, discovery.excluded, sharing=True)
     edit_model(opened, discovery.edits)
     firing = _firing(opened, discovery)
     with _wide(opened, discovery, firing):
         bake(opened, [x])
-    folded = fold(opened, discovery, torch.float64).model
     expected, outputs = _spikes(original, discovery, firing, x)
+    del original
+    folded = fold_in_place(opened, discovery).model
+    give_back()
     try:
         found, folded_outputs = _spikes(folded, discovery, firing, x)
     except AttributeError as why:
@@ -260,7 +266,7 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
             raise FoldingError(
                 f"after folding, the neuron '{name}' differs from the original in {wrong} of {a.numel()} "
                 f"spikes on a batch in float64; its sources are "
-                f"{list(_info(discovery, name).projections)}: {_suspect(opened, discovery, name)}"
+                f"{list(_info(discovery, name).projections)}: {_suspect(model, discovery, name)}"
             )
     for number, (a, b) in enumerate(zip(outputs, folded_outputs, strict=True)):
         largest = float(a.abs().max()) if a.numel() else 0.0
@@ -286,7 +292,8 @@ def _info(discovery: Discovery, name: str) -> NeuronInfo:
 
 def _suspect(model: nn.Module, discovery: Discovery, neuron: str) -> str:
     """What to look at where a neuron differs: hooks and norms with a forward of their own on its way."""
-    info = _info(discovery, neuron)
+    info, model = _info(discovery, neuron), readable(model, discovery.excluded, sharing=True)
+    edit_model(model, discovery.edits)
 
     def leave_out(*names: str) -> str:
         return advice(given_names(model, names))
@@ -350,6 +357,7 @@ def _spikes(
         def hook(_m: nn.Module, _args: Any, out: Any) -> None:
             first = out[0] if isinstance(out, (tuple, list)) else out
             seen.append((name, first.int() if name in counting else first.bool()))
+            give_back(first.numel())
 
         return hook
 

@@ -8,6 +8,7 @@ not. (`discovery.record` takes neurons and layers for one node each: too little 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.surgery import copy_model, unwrapped
+from ptq4snn.discovery.uncompiled import without_compiler
 from ptq4snn.errors import DataError, first_line
 from ptq4snn.hashing import Hash, digest
 
@@ -34,16 +36,34 @@ def model_digest(model: nn.Module, x: Tensor) -> str:
 def weights_digest(model: nn.Module) -> str:
     """Of every tensor of the state_dict by its name, but for the counters that inference does not use. Values
     count, not types: a copy of the model in float64 is the same model."""
-    copied = copy_model(unwrapped(model))
+    given = unwrapped(model)
+    copied = copy_model(given, given.parameters())
     reset_neurons(copied)
-    found = {name: t for name, t in copied.state_dict().items() if is_weight(name, t)}
-    return digest({name: t.double() if t.is_floating_point() else t for name, t in found.items()})
+    return digest(_Wide({name: t for name, t in copied.state_dict().items() if is_weight(name, t)}))
+
+
+class _Wide(Mapping[str, Tensor]):
+    """Tensors of which each is in float64 while it is looked at."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self.tensors = tensors
+
+    def __getitem__(self, name: str) -> Tensor:
+        t = self.tensors[name]
+        return t.double() if t.is_floating_point() else t
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
 
 
 def graph_digest(model: nn.Module, x: Tensor) -> str:
     """Of what `model(x)` runs, whatever the values of its weights and of x, if they do not decide that."""
     copied = copy_model(unwrapped(model))
     reset_neurons(copied)
+    without_compiler(Tape)
     tape = Tape(copied)
     where = next(copied.parameters(), x).device
     try:

@@ -124,7 +124,7 @@ def _affines(
 ) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
     """What the first layers see of zeros and of the largest input, in float64 where the model's own code
     leaves it so; none where it differs inside a channel."""
-    names, wide = _first_layers(graph), copy_model(model).double()
+    names, wide = _first_layers(graph), copy_model(model, model.parameters()).double()
     x = sample.double() if sample.is_floating_point() else sample
     top = float(x.abs().max()) or 1.0
     low, high = (_seen(wide, names, torch.full_like(x, v)) for v in (0, top))

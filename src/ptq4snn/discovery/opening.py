@@ -38,10 +38,11 @@ FORWARDS = {kind.forward for kind in (nn.Linear, *CONVOLUTIONS)} | {
 SETTINGS = ("stride", "padding", "dilation", "groups")
 
 
-def readable(model: nn.Module, excluded: Collection[str] = ()) -> nn.Module:
+def readable(model: nn.Module, excluded: Collection[str] = (), sharing: bool = False) -> nn.Module:
     """A copy of the user's model, without wrappers, whose projections are all plain or opened; the excluded
-    parts stay what they are."""
-    copy = copy_model(unwrapped(model))
+    parts stay what they are. `sharing`: the model is a copy already, and both have the same numbers."""
+    given = unwrapped(model)
+    copy = copy_model(given, given.parameters() if sharing else ())
     setattr(copy, GIVEN, frozenset(name for name, _ in copy.named_modules()))
     while compounds := _compounds(copy, excluded):  # again: a container of neurons may hold compounds
         replace_modules(copy, compounds)

@@ -26,6 +26,7 @@ from ptq4snn.discovery.facts import (
 from ptq4snn.discovery.info import NeuronInfo, Norm, ProjectionInfo, Role, RowOrder
 from ptq4snn.discovery.outputs import leaves, summed_with
 from ptq4snn.discovery.pairs import unique
+from ptq4snn.discovery.thin import thin
 from ptq4snn.discovery.walk import ProjectionCall, Walk
 from ptq4snn.errors import UnsupportedOperation
 
@@ -63,7 +64,7 @@ def _norms(w: Walk, name: str, sinks: list[Sheet]) -> tuple[Norm, ...]:
     chains: list[tuple[Any, ...] | None] = [None] * count
     found: dict[tuple[Any, ...], list[int]] = {}
     for s in {(id(s.norms), s.ids.data_ptr()): s for s in sinks}.values():
-        seen = torch.unique(s.ids % TIME) - start
+        seen = torch.unique(thin(s.ids) % TIME) - start
         mine = [int(c) for c in seen.tolist() if 0 <= c < count]
         maps = [(n, dict(n.channels)) for n in s.norms]
         for c in mine:

@@ -24,6 +24,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ptq4snn.discovery.calls import by_name
 from ptq4snn.discovery.graph import Graph, Node, NodeKind, Ref, Site
 from ptq4snn.discovery.sites import Places, is_watched
+from ptq4snn.discovery.uncompiled import without_compiler
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.numerics.device import no_autocast, refuse_autocast
 
@@ -296,6 +297,7 @@ class _Sites(TorchFunctionMode):
 
 def record(model: nn.Module, x: Tensor, classify: Classify) -> tuple[Graph, Any]:
     """Run `model(x)` once and return the graph and the output. `classify` names the leaf modules."""
+    without_compiler(Recorder)
     recorder = Recorder(model, x.device)
     handles = _watch(recorder, model, classify)
     try:

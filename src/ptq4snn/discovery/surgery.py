@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, fx, nn
@@ -46,12 +46,14 @@ def _untraced(traced: fx.GraphModule) -> nn.Module:
     return plain
 
 
-def copy_model(model: nn.Module) -> nn.Module:
-    """A deep copy in eval mode that is independent of the user's model.
+def copy_model(model: nn.Module, shared: Iterable[nn.Parameter] = ()) -> nn.Module:
+    """A deep copy in eval mode that is independent of the user's model, but for the numbers of parameters
+    that are `shared`: nobody may write into these, though either model may get others in their place.
 
     States left over from training hang in a graph and cannot be copied; their values can.
     """
     memo: dict[int, Any] = {id(t): t.detach().clone() for m in model.modules() for t in _in_graph(vars(m))}
+    memo |= {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in shared if type(p) is nn.Parameter}
     try:
         for m in model.modules():  # some frameworks' own way to copy a neuron fails, or shares what it holds
             if getattr(adapter_of(m), "copies_badly", False) and id(m) not in memo:

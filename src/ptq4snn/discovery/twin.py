@@ -29,6 +29,7 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded, store_snapped
 from ptq4snn.discovery.info import ProjectionInfo
 from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.memory import give_back
 from ptq4snn.numerics.powers import next_power
 
 __all__ = ["SAMPLES", "exact_twin"]
@@ -95,9 +96,9 @@ class CountReader:
         self.unit, self.reach, self.signed = unit, reach, signed
         weight: Tensor = module.weight  # type: ignore[assignment]
         bias: Tensor | None = module.bias  # type: ignore[assignment]
-        self.weight = weight.detach().double()
+        self.weight = weight.detach()  # in its own type: in float64 all layers' would lie beside each other
         self.bias = None if bias is None else bias.detach().double()
-        self.largest = self.weight.flatten(1).abs().amax(1)  # [C]
+        self.largest = self.weight.flatten(1).abs().amax(1).double()  # [C]
         self.step = self._steps(self.largest * (reach / LEAST))
         self._snap(module)
 
@@ -107,6 +108,7 @@ class CountReader:
         if bool((needed > self.step).any()):
             self.step = torch.maximum(needed, self.step)
             self._snap(module)
+        give_back(args[0].numel())
 
     def _sums(self, module: nn.Module, x: Tensor) -> Tensor:
         """The largest partial sum [C] of an output in any order, a little too large, in units of the input.
@@ -114,12 +116,13 @@ class CountReader:
         It is made of integers below 2^24, and hence exact itself.
         """
         fine = next_power(self.largest * self.reach) / 2 ** (SINGLE - 2)
-        rows = self.weight / fine.view(-1, *[1] * (self.weight.dim() - 1))
+        rows = self.weight.double() / fine.view(-1, *[1] * (self.weight.dim() - 1))
         counts = (x.detach() / self.unit).abs()
         sums = []
         for side in (rows, -rows):
             out = _apply(module, counts, side.clamp_min(0).ceil().to(x.dtype))
-            sums.append(out.movedim(channel_axis(module), 0).flatten(1).amax(1).double())
+            others = [d for d in range(out.dim()) if d != channel_axis(module) % out.dim()]
+            sums.append(out.amax(others).double() if others else out.double())
         largest: Tensor = sums[0] + sums[1] if self.signed else torch.maximum(sums[0], sums[1])
         found: Tensor = largest * fine
         return found
@@ -131,7 +134,7 @@ class CountReader:
         return steps
 
     def _snap(self, module: nn.Module) -> None:
-        store_snapped(module, self.weight, self.bias, (self.step, self.unit))
+        store_snapped(module, self.weight.double(), self.bias, (self.step, self.unit))
 
 
 class ExactForward:

@@ -30,6 +30,7 @@ from ptq4snn.discovery.facts import (
 from ptq4snn.discovery.graph import Graph, Node, Ref
 from ptq4snn.discovery.rules import apply
 from ptq4snn.discovery.rules.shaping import padded
+from ptq4snn.discovery.thin import channels_of, spread, thin
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.network.state_layout import Layout
@@ -190,7 +191,7 @@ def _refuse(w: Walk, name: str, what: str, fact: Fact) -> None:
             f"{what} reads the membrane potential of '{fact.neuron}'; feed it that neuron's spikes, or "
             f"keep it in float: {w.advice([name])}"
         )
-    if isinstance(fact, Current) and any(bool((s.ids < 0).any()) for s in fact.sheets):
+    if isinstance(fact, Current) and any(s.ids.numel() and float(s.ids.min()) < 0 for s in fact.sheets):
         raise UnsupportedOperation(
             f"{what} reads a buffer of which a part was never written; make the buffer no larger than that"
         )
@@ -202,7 +203,7 @@ def _slim(fact: Fact, lead: int) -> Fact:
     if isinstance(fact, Count):
         return replace(fact, ids=None)
     if isinstance(fact, Current):
-        return replace(fact, sheets=tuple(replace(s, ids=s.ids[first].clone()) for s in fact.sheets))
+        return replace(fact, sheets=tuple(replace(s, ids=spread(s.ids[first])) for s in fact.sheets))
     return fact
 
 
@@ -226,8 +227,8 @@ def _projection(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fa
         ProjectionCall(node.target, first, graph.values[value].shape, shape, channel_axis(module), rows)
     )
     numbers = torch.arange(shape[axis], dtype=torch.float64) + w.base[node.target]
-    ids = numbers.reshape([-1 if d == axis else 1 for d in range(len(shape))]).expand(shape)
-    ids = ids + TIME * steps
+    numbers = numbers.reshape([-1 if d == axis else 1 for d in range(len(shape))])
+    ids = (numbers + TIME * steps).expand(shape)
     return [Current((Sheet(ids, frozenset([node.target])),))]
 
 
@@ -253,7 +254,7 @@ def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact
         else:
             (s,) = fact.sheets
             axis = _norm_axis(module, rank)
-            channels = _norm_channels(s.ids % TIME, axis)
+            channels = _norm_channels(thin(s.ids, axis) % TIME, axis)
             pixels, after_max = border(module), "max_pool" in s.ops
             if channels is not None and (not pixels or _flat(s.ids)):
                 call = NormCall(node.target, node.outputs[0], s.constant, after_max, channels, pixels)
@@ -321,7 +322,7 @@ def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:
     )
     spec = adapter.spec(module, node.target)
     source = frozenset([node.target])
-    out: Fact = Count(1.0, 0.0, float(spec.limit), source, numbers.expand(shape) + TIME * step)
+    out: Fact = Count(1.0, 0.0, float(spec.limit), source, (numbers + TIME * step).expand(shape))
     if spec.emits != "spikes":
         out = _emitted(w, node.target, fact)
     return [out, *[Membrane(node.target)] * (len(node.outputs) - 1)]
@@ -340,8 +341,8 @@ def _emitted(w: Walk, name: str, fact: Fact) -> Current:
 def _check_aligned(w: Walk, current: Current) -> None:
     if len(current.sheets) < 2:
         return
-    channels = [w.locate(s.ids % TIME)[1] for s in current.sheets]
-    if any(not torch.equal(c, channels[0]) for c in channels[1:]):
+    channels = [w.locate(thin(s.ids) % TIME)[1] for s in current.sheets]
+    if any(not torch.equal(*torch.broadcast_tensors(c, channels[0])) for c in channels[1:]):
         names = ", ".join(f"'{n}'" for n in sorted(current.projections))
         raise UnsupportedOperation(
             f"a sum adds different channels of {names} to each other; one scale per channel needs the same"
@@ -353,6 +354,6 @@ def _channels(fact: Any, shape: tuple[int, ...], lead: int) -> tuple[Layout, Ten
     if ids is None:  # spikes without a channel axis (an attention map): the first axis after the batch
         layout = Layout(tuple(shape[lead:]), (0,) if len(shape) > lead else ())
         return layout, torch.arange(layout.channels, dtype=torch.float64)
-    sample = ids[(0,) * lead] % TIME
+    sample = channels_of(ids[(0,) * lead])
     layout = layout_of(sample)
     return layout, channel_ids(layout, sample)

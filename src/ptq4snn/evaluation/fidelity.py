@@ -1,21 +1,23 @@
 """How far the quantized network behaves like the float one: both run in lockstep on the samples that report.
 
-Of each micro-batch the float model runs first and its spikes (bool) and states are held per neuron and step;
-the quantized model's probes take them out again one by one. Memory follows the micro-batch, not the data set.
+On a CPU the float model runs in a thread beside the quantized one and never goes further than that needs it:
+spikes and states of one neuron at one step are held at a time. Else the float model runs first, and all of a
+micro-batch are held. Memory follows the micro-batch, not the data set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.evaluation.beside import Beside
 from ptq4snn.evaluation.examples import EXAMPLES, Example, Examples, decisions, is_map
 from ptq4snn.evaluation.meters import InputMeter, Meter, NeuronFidelity, NeuronMeter, emd, share
 from ptq4snn.memory import Portion, Undo
@@ -26,10 +28,13 @@ from ptq4snn.schema.score_types import Task
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
+from ptq4snn.stages import COMPARING
 
 __all__ = ["Fidelity", "NeuronFidelity", "compare", "emd"]
 
 HELD_BYTES = 2**28  # of float spikes and states; larger models are compared in smaller parts
+AT_ONCE_BYTES = 2**25  # of those of the portions that a part runs in: their outputs are joined
+FEW_STEPS = 4  # over which torch adds up outputs alike, whatever the number of samples
 
 
 @dataclass(frozen=True)
@@ -96,13 +101,13 @@ def _attached(
         reset_neurons(model)
 
 
-def _part_size(prepared: Prepared) -> int:
-    """Samples that may be held at a time."""
+def _part_size(prepared: Prepared, most: int) -> int:
+    """Samples of which not more than so many bytes are held."""
     held = (
         n.steps * prod(n.layout.shape) * (5 if n.carries_state else 1)
         for n in prepared.folded.discovery.neurons.values()
     )
-    return max(1, HELD_BYTES // max(1, sum(held)))
+    return max(1, most // max(1, sum(held)))
 
 
 @dataclass
@@ -130,18 +135,26 @@ class Outputs:
 
 def _lockstep(prepared: Prepared, model: QuantizedModel, meters: Sequence[Meter]) -> Outputs:
     """Run both models over all samples that report."""
-    axis, size = prepared.batch_axis, _part_size(prepared)
+    axis, size = prepared.batch_axis, _part_size(prepared, HELD_BYTES)
+    few = all(n.steps <= FEW_STEPS for n in prepared.folded.discovery.neurons.values())
+    room = prepared.room.smaller(_part_size(prepared, AT_ONCE_BYTES)) if few else prepared.room
     found, seen = Outputs(axis), []  # logits of the float model
+
+    def one(network: nn.Module, x: Tensor) -> Tensor:
+        reset_neurons(network)
+        with torch.no_grad(), same_draws(), unfinished(network):
+            return prepared.readout(network(x))
 
     def both(portion: Portion) -> tuple[Tensor, Tensor]:
         for meter in meters:
             meter.start(portion.count)
-        logits = []
-        for network in (prepared.folded.model, model):
-            reset_neurons(network)
-            with same_draws(), unfinished(network):
-                logits.append(prepared.readout(network(portion.x)))
-        return logits[0], logits[1]
+        floating = prepared.folded.model
+        if portion.x.device.type != "cpu" or prepared.room.whole:  # draws and settings are of both networks
+            return one(floating, portion.x), one(model, portion.x)
+        alone = torch.random.fork_rng(devices=[])  # the float network gives back the state that it met last
+        with alone, _beside(meters, lambda: one(floating, portion.x)) as before:
+            after = one(model, portion.x)
+            return before.result(), after
 
     def mark() -> Undo:
         undos = [meter.mark() for meter in meters]
@@ -152,16 +165,37 @@ def _lockstep(prepared: Prepared, model: QuantizedModel, meters: Sequence[Meter]
 
         return undo
 
-    for batch in prepared.progress.track(prepared.reported, len(prepared.reported), "comparing with float"):
+    for batch in prepared.progress.track(prepared.reported, len(prepared.reported), COMPARING):
         for x in batch.split(size, axis):
             for meter in meters:
                 meter.begin()
-            pairs = prepared.room.run(x, both, "comparing with float", mark)
+            pairs = room.run(x, both, COMPARING, mark)
             before, after = (torch.cat(y) for y in zip(*pairs, strict=True))
             found.add(x, before, after)
             seen.append(before)
     prepared.note_reported(seen)
     return found
+
+
+@contextmanager
+def _beside(meters: Sequence[Meter], work: Callable[[], Tensor]) -> Iterator[Beside[Tensor]]:
+    """The float network, which goes on when the meters of the quantized one want something of it."""
+    neurons = [m for m in meters if isinstance(m, NeuronMeter)]
+
+    def paused(pause: Callable[[], None]) -> Tensor:
+        for m in neurons:
+            m.pause = pause
+        return work()
+
+    beside = Beside(paused)
+    for m in neurons:
+        m.advance = beside.advance
+    try:
+        yield beside
+    finally:
+        beside.close()
+        for m in neurons:
+            m.pause = m.advance = None
 
 
 def compare(prepared: Prepared, model: QuantizedModel, beside: Sequence[Meter] = ()) -> Fidelity:

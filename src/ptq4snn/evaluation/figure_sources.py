@@ -46,7 +46,7 @@ def make_figures(
     cost: PlanCost,
 ) -> Figures:  # fmt: skip
     """Data by the figure's name; a figure that does not apply is left out."""
-    weights = sum(p.weight.integers.numel() for p in assembly.lattice.projections.values())
+    weights = sum(p.weight.kept.numel() for p in assembly.lattice.projections.values())
     made = {
         "membrane-cost": membrane_cost.data(prepared.folded.discovery, weights, cost),
         "memory": memory.data(cost.resident),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.info import NeuronInfo
-from ptq4snn.memory import Undo
+from ptq4snn.memory import Undo, give_back
 from ptq4snn.modules.carrier import plain
 from ptq4snn.modules.integer import IntegerCore
 
@@ -139,11 +140,13 @@ class NeuronMeter:
         scale = info.layout.broadcast(torch.tensor(core.plan.scales, dtype=torch.float64))
         self.scale = scale.to(theta.device) * self.per_theta
         self.held: deque[tuple[Tensor, Tensor | None]] = deque()
-        self.spikes: dict[str, Tensor | float] = {"before": 0.0, "after": 0.0}  # per position of a sample
-        self.steps = {"before": 0, "after": 0}
+        self.spikes: dict[str, Tensor | float] = {"before": 0.0, "after": 0.0}  # [C]
+        self.steps, self.positions = {"before": 0, "after": 0}, 1
         self.fired = {"before": Tally(), "after": Tally()}
         self.flips, self.saturated, self.squares = Tally(), Tally(), Tally()
         self.samples = 1  # of the part that runs
+        self.pause: Callable[[], None] | None = None  # of a float network that runs beside
+        self.advance: Callable[[], bool] | None = None  # lets it go on
 
     def mark(self) -> Undo:
         """What takes back all that is seen from here on."""
@@ -171,7 +174,8 @@ class NeuronMeter:
         return t // max(1, self.samples // s.shape[0])
 
     def _fired(self, side: str, s: Tensor, t: int) -> None:
-        here = s.sum(0).double()
+        by_channel = self.info.layout.by_channel(s.sum(0).double().unsqueeze(0))[0]  # [C, positions]
+        here, self.positions = by_channel.sum(1), by_channel.shape[1]  # whole numbers: exact in any order
         self.spikes[side] = self.spikes[side] + here
         self.steps[side] += s.shape[0]
         self.fired[side].add(t, here.sum(), s.numel())
@@ -179,13 +183,18 @@ class NeuronMeter:
     def before(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
         self._fired("before", s, self._step(s, t))
         self.held.append((s.to(torch.uint8), v if self.info.carries_state else None))
+        if self.pause is not None:
+            self.pause()
 
     def after(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
         t = self._step(s, t)
+        give_back(s.numel() * self.info.steps if t == 0 else 0)
         self._fired("after", s, t)
         if self.info.carries_state:
             clipped = self.core.clipped(h, s).flatten(1).sum(1)  # whole numbers of one sample: exact
             self.saturated.add(t, clipped.double().sum(), v.numel())
+        while not self.held and self.advance is not None and self.advance():
+            pass
         if not self.held:  # the quantized model took more steps than the float one: nothing to compare with
             return
         spikes, state = self.held.popleft()
@@ -210,8 +219,7 @@ class NeuronMeter:
         layout = self.info.layout
         if not isinstance(spikes, Tensor):
             return torch.zeros(layout.channels, dtype=torch.float64)
-        by_channel = layout.by_channel(spikes.unsqueeze(0))[0]  # [C, positions]
-        return (by_channel.sum(1) / (by_channel.shape[1] * self.steps[side])).cpu()
+        return (spikes / (self.positions * self.steps[side])).cpu()
 
     def result(self) -> NeuronFidelity:
         return NeuronFidelity(

@@ -26,7 +26,7 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.evaluation.fidelity import Fidelity
-from ptq4snn.memory import Undo
+from ptq4snn.memory import Undo, give_back
 from ptq4snn.modules.carrier import plain
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.quantized import QuantizedModel
@@ -112,7 +112,10 @@ class SynapticMeter:
         if shape not in self.fans:
             ones = torch.ones_like(self.weight, dtype=torch.float64)
             every = fan_out(self.layer, ones, shape)
-            self.fans[shape] = fan_out(self.layer, (self.weight != 0).double(), shape), float(every.sum())
+            effective = fan_out(self.layer, (self.weight != 0).double(), shape)
+            short = effective.short()  # of as many numbers as the input has, for every layer
+            effective = short if torch.equal(short.double(), effective) else effective
+            self.fans[shape] = effective, float(every.sum())
         return self.fans[shape]
 
     @property
@@ -166,8 +169,16 @@ def neurobench_counts(
 
 
 def footprint(prepared: Prepared) -> int:
-    """Bytes of parameters and buffers, without buffers that hold a state: their size is that of the batch."""
-    model, axis = copy_model(prepared.model), prepared.batch_axis
+    """Bytes of parameters and buffers, without buffers that hold a state: their size is that of the batch.
+    Found once, best before there is more than the float network in memory."""
+    if prepared.cache.footprint is None:
+        prepared.cache.footprint = _footprint(prepared)
+        give_back()
+    return prepared.cache.footprint
+
+
+def _footprint(prepared: Prepared) -> int:
+    model, axis = copy_model(prepared.model, prepared.model.parameters()), prepared.batch_axis
     few = prepared.sample.narrow(axis, 0, 1)
     shapes = []
     for x in (few, torch.cat([few, few], axis)):

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from ptq4snn.discovery.folding import Folded
+from ptq4snn.memory import give_back
 from ptq4snn.modules.readout import mean_divergence
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
 
-__all__ = ["JITTER", "jittered", "noise_floor"]
+__all__ = ["JITTER", "jittered", "jittered_logits", "noise_floor"]
 
 JITTER = 1e-4  # of the standard deviation of a projection's weights
 
@@ -47,8 +48,17 @@ def jittered(folded: Folded, seed: int = 0, size: float = JITTER) -> Iterator[No
 def noise_floor(prepared: Prepared) -> tuple[float, float]:
     """KL and agreement of the jittered float model with the float model on the samples that report."""
     if prepared.cache.noise is None:
-        expected = prepared.reported_logits()
-        with jittered(prepared.folded):
-            found = prepared.logits_of_float(prepared.reported)
-        prepared.cache.noise = mean_divergence(zip(expected, found, strict=True))
+        found = jittered_logits(prepared)
+        prepared.cache.noise = mean_divergence(zip(prepared.reported_logits(), found, strict=True))
+        prepared.cache.jittered = []
     return prepared.cache.noise
+
+
+def jittered_logits(prepared: Prepared) -> list[Tensor]:
+    """Logits of the jittered float model on the samples that report, computed once. It takes a second copy of
+    the weights, so it is best done before there are others."""
+    if not prepared.cache.jittered and prepared.cache.noise is None:
+        with jittered(prepared.folded):
+            prepared.cache.jittered = prepared.logits_of_float(prepared.reported)
+        give_back()
+    return prepared.cache.jittered

@@ -8,6 +8,7 @@ from typing import Any
 
 from ptq4snn.errors import RecipeError
 from ptq4snn.recipe import Recipe
+from ptq4snn.words import ITERATED
 
 __all__ = ["FLOAT", "Method", "find_baseline", "parse_methods"]
 
@@ -16,7 +17,6 @@ FLOAT = "float"
 SHARED = (
     "first_bits", "first_membrane", "last_bits", "chain_bits", "calibration", "holdout", "micro_batch",
 )  # fmt: skip
-ITERATED = ("adaround", "brecq")
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Catalog:
         model = build_model(self.prepared, assembly)
         self._plan: Plan = model.plan
         self._program: Program | None = model.program
-        self.sizes = {n: p.weight.integers.numel() for n, p in lattice.projections.items()}
+        self.sizes = {n: p.weight.kept.numel() for n, p in lattice.projections.items()}
         neurons = self.prepared.folded.discovery.neurons.values()
         self.has_first = assembly.has_middle and any(
             n.stem and n.carries_state and self.recipe.override(n.name).membrane is None for n in neurons

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptq4snn.lowering.numbering import Split, in_own_order, number, size_of, split
+from ptq4snn.lowering.numbering import Split, blanks, in_own_order, number, size_of, split
 from ptq4snn.lowering.tracked import INPUT, Refused, Tracked, worth
 from ptq4snn.network.index import compact
 from ptq4snn.network.program import (
@@ -130,7 +130,7 @@ class Builder:
 
     def whole(self, x: Tracked) -> Tracked:
         """x with every element stored, also the zeros."""
-        return self.arrange(x) if bool((x.numbers < 0).any()) else x
+        return self.arrange(x) if blanks(x.numbers) else x
 
     def positive(self, x: Tracked) -> Tracked:
         """x counted upwards: with a factor above zero."""

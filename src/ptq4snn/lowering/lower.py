@@ -21,11 +21,13 @@ from ptq4snn.lowering.builder import Builder
 from ptq4snn.lowering.delays import Loop, close_loops, lower_before
 from ptq4snn.lowering.lower_outputs import lower_output
 from ptq4snn.lowering.neurons import NeuronRun, lower_neuron
+from ptq4snn.lowering.numbering import NARROW
 from ptq4snn.lowering.operands import first_argument
 from ptq4snn.lowering.ordering import ordered
 from ptq4snn.lowering.projections import lower_mirror, lower_projection
 from ptq4snn.lowering.tracked import INPUT, Constant, Fact, Refused, Tracked
 from ptq4snn.lowering.trimming import trimmed
+from ptq4snn.memory import give_back
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.network.program import Input, Program, Value
 from ptq4snn.numerics.device import exact_arithmetic
@@ -74,6 +76,7 @@ def lower(q: QuantizedModel, sample: Tensor, batch_axis: int = 0) -> Program:
             graph, _ = record(q.model, sample, classify)
     finally:
         q.reset_state()
+    give_back()
     return _lower(q, graph, tuple(sample.shape), batch_axis)
 
 
@@ -150,6 +153,8 @@ class Lowering:
             self.facts.update(zip(node.outputs, self._visit(node), strict=True))
             for value in unread:  # numbers are as large as the tensors: free them
                 self.facts.pop(value, None)
+            if node.kind in MODULES:
+                give_back(prod(self.graph.values[node.outputs[0]].shape))
         self.at = len(self.graph.nodes)
         self._check_steps()
         try:
@@ -165,7 +170,8 @@ class Lowering:
         """Numbers of the input: batch and time at their axes, the rest row-major."""
         order = [d for d in (self.time_axis, self.batch_axis) if d is not None]
         order += [d for d in range(len(self.shape)) if d not in order]
-        numbers = torch.arange(prod(self.shape)).reshape([self.shape[d] for d in order])
+        kind = torch.int32 if prod(self.shape) < NARROW else torch.int64
+        numbers = torch.arange(prod(self.shape), dtype=kind).reshape([self.shape[d] for d in order])
         return Tracked(INPUT, numbers.permute([order.index(d) for d in range(len(order))]), "data")
 
     def _visit(self, node: Node) -> list[Fact]:

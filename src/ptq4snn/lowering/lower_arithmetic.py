@@ -6,12 +6,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
 from ptq4snn.lowering.alignment import align
+from ptq4snn.lowering.numbering import blanks, same_numbers
 from ptq4snn.lowering.operands import complete, joined_kind, number_of, operands, quantum, tracked
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked, common_factor, fraction, worth
 from ptq4snn.network.program import Combine, Multiply
@@ -71,7 +71,7 @@ def _add_steps(w: Lowering, a: Tracked, b: Tracked) -> Tracked | None:
     if a.factor != b.factor or a.numbers.shape != b.numbers.shape:
         return None
     (ta, ua), (tb, ub) = _steps_of(w, a), _steps_of(w, b)
-    if not ta or not tb or ta & tb or not torch.equal(ua, ub):
+    if not ta or not tb or ta & tb or not same_numbers(ua, ub):
         return None
     if len(ta | tb) < build.steps:
         return replace(a, numbers=ua, summed=ta | tb, binary=False)
@@ -84,7 +84,7 @@ def _steps_of(w: Lowering, x: Tracked) -> tuple[frozenset[int], Tensor]:
         return x.summed, x.numbers
     size = w.builder.batch * w.builder.elements(x.value)
     step = x.numbers // size
-    if x.numbers.numel() == 0 or bool((x.numbers < 0).any()) or bool((step != step.flatten()[0]).any()):
+    if x.numbers.numel() == 0 or blanks(x.numbers) or int(step.min()) != int(step.max()):
         return frozenset(), x.numbers
     return frozenset([int(step.flatten()[0])]), x.numbers % size
 

@@ -14,6 +14,7 @@ from ptq4snn.discovery import calls
 from ptq4snn.discovery.graph import Node
 from ptq4snn.discovery.rules.shaping import JOINS
 from ptq4snn.discovery.rules.support import Unfollowed, call
+from ptq4snn.lowering.numbering import number
 from ptq4snn.lowering.operands import quantum
 from ptq4snn.lowering.tracked import (
     UNWRITTEN,
@@ -39,7 +40,8 @@ def repeat(node: Node, numbers: dict[int, Tensor], view: bool = False) -> list[T
     real = "upsample" in node.op  # not defined on integers
     given = {v: n.double() if real else n for v, n in numbers.items()}
     try:
-        return [t.long() if real else t for t in call(node, given, view)]
+        kind = next(iter(numbers.values())).dtype
+        return [t.to(kind) if real else t for t in call(node, given, view)]
     except Unfollowed as why:
         raise Refused(str(why)) from why
 
@@ -54,7 +56,7 @@ def follow_shape(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
     for v, constant in others.items():
         indices = w.graph.values[v].indices
         if node.op in JOINS or indices is None:
-            known[v] = torch.full(w.graph.values[v].shape, _blank(constant))
+            known[v] = torch.full(w.graph.values[v].shape, _blank(constant), dtype=numbers[0].dtype)
         else:
             known[v] = indices.cpu()
     return [replace(joined, numbers=n) for n in repeat(node, known)]
@@ -143,8 +145,8 @@ def _in_units(w: Lowering, x: Tracked, factor: Fraction) -> Tracked:
 
 
 def _renumbered(numbers: Tensor, place: Tensor, total: int) -> Tensor:
-    moved = numbers // len(place) * total + place[numbers % len(place)]
-    return torch.where(numbers < 0, numbers, moved)
+    element = torch.where(numbers < 0, numbers, place[numbers % len(place)].to(numbers.dtype))
+    return number(numbers // len(place), element, total)
 
 
 def follow_pad(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
@@ -162,7 +164,8 @@ def follow_write_view(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
         raise Refused("writes constants into a buffer")
     if isinstance(below, Constant):
         joined, numbers = written, written.numbers
-        buffer = torch.full(w.graph.values[node.outputs[0]].shape, _blank(below))
+        blank = _blank(below)
+        buffer = torch.full(w.graph.values[node.outputs[0]].shape, blank, dtype=numbers.dtype)
     else:
         joined, (base, numbers) = common(w, [below, written])
         buffer = base.clone(memory_format=torch.contiguous_format)

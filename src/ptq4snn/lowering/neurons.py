@@ -11,10 +11,11 @@ from torch import Tensor
 from ptq4snn.discovery.graph import Node
 from ptq4snn.frameworks import Shell
 from ptq4snn.frameworks.foreign import StatefulShell
+from ptq4snn.hashing import digest
 from ptq4snn.lowering.numbering import Split, number
 from ptq4snn.lowering.operands import complete, first_argument, times
 from ptq4snn.lowering.tracked import Constant, Fact, Refused, Tracked
-from ptq4snn.network.index import Index, compact
+from ptq4snn.network.index import Index, compact, strided
 from ptq4snn.network.program import Neuron
 from ptq4snn.network.state_layout import Layout
 
@@ -32,7 +33,14 @@ class NeuronRun:
     steps: int
     spikes: int
     potential: int | None
-    element: Tensor  # [*state shape]: storage element of the spikes
+    order: Tensor | Index  # storage element of the spikes for each of the state's, short where regular
+    shape: tuple[int, ...]  # of the state
+
+    @property
+    def element(self) -> Tensor:
+        """[*state shape]"""
+        order = torch.from_numpy(self.order.array()) if isinstance(self.order, Index) else self.order
+        return order.reshape(self.shape)
 
 
 def lower_neuron(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
@@ -50,7 +58,7 @@ def lower_neuron(w: Lowering, node: Node, facts: list[Fact]) -> list[Fact]:
         ran = s.shape[0]
     element = _one_state(w, s, x, 1 + multi, done)
     factor = times(w, x, plan)
-    key = (x.value, factor, element.numpy().tobytes())
+    key = (x.value, factor, digest(element.contiguous().numpy()))
     if node.target not in w.runs:
         w.runs[node.target] = _new_neuron(w, node, x, element, factor, key)
     run = w.runs[node.target]
@@ -120,7 +128,8 @@ def _new_neuron(w: Lowering, node: Node, x: Tracked, element: Tensor, factor: in
         channel=_unless(channel, everything % v.channels), element=_unless(state, everything), once=once,
         potential=potential, carried=emits == "carried",
     )  # fmt: skip
-    return NeuronRun(key, 0, spikes, potential, element)
+    order = strided(element.reshape(-1).numpy())
+    return NeuronRun(key, 0, spikes, potential, element if order is None else order, tuple(element.shape))
 
 
 def _stored_once(w: Lowering, value: int, element: Tensor, layout: Layout) -> tuple[int, Tensor]:
@@ -154,8 +163,9 @@ def _unless(found: Tensor, usual: Tensor) -> Index | None:
 def _spikes(w: Lowering, node: Node, run: NeuronRun, done: int, ran: int, multi: bool) -> list[Fact]:
     sample = _samples(w, run.spikes, done, ran)
     sample = sample if multi else sample[0]
-    sample = sample.reshape(*sample.shape, *[1] * run.element.dim())
-    numbers = number(sample, run.element, run.element.numel())
+    element = run.element
+    sample = sample.reshape(*sample.shape, *[1] * element.dim())
+    numbers = number(sample, element, element.numel())
     once = w.plan.neurons[node.target].most == 1
     out: list[Fact] = [Tracked(run.spikes, numbers, "count", binary=once)]
     if w.plan.neurons[node.target].emits != "spikes":

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from ptq4snn.lowering.tracked import UNWRITTEN, Refused
 
-__all__ = ["Split", "function_of", "in_own_order", "number", "split", "unique_rows"]
+__all__ = ["Split", "blanks", "function_of", "in_own_order", "number", "same_numbers", "split", "unique_rows"]
+
+NARROW = 2**31  # numbers below it are kept as int32: they are as large as the tensors, and many
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Split:
 
 
 def split(numbers: Tensor, elements: int) -> Split:
-    if bool((numbers == UNWRITTEN).any()):
+    if numbers.numel() and int(numbers.min()) == UNWRITTEN:  # the least that there is
         raise Refused("reads a buffer of which a part was never written; make the buffer no larger than that")
     middle = [n // 2 for n in numbers.shape]
     if (
@@ -49,12 +51,13 @@ def split(numbers: Tensor, elements: int) -> Split:
         varied.append(len(samples) > 0 and bool(samples.min() != samples.max()))
     here = [slice(m, m + 1) for m in middle]
     whole = slice(None)
-    sample = numbers[tuple(whole if v else h for v, h in zip(varied, here, strict=True))] // elements
-    element = numbers[tuple(h if v else whole for v, h in zip(varied, here, strict=True))]
+    sample = numbers[tuple(whole if v else h for v, h in zip(varied, here, strict=True))].long() // elements
+    element = numbers[tuple(h if v else whole for v, h in zip(varied, here, strict=True))].long()
     element = torch.where(element < 0, element, element % elements)
     shape = tuple(numbers.shape)
-    if bool((sample >= 0).all()) and torch.equal(numbers, number(sample, element, elements).expand(shape)):
+    if bool((sample >= 0).all()) and _is_made_of(numbers, sample, element, elements):
         return Split(sample, _narrowed(element), shape)
+    numbers = numbers.long()
     sample = torch.where(numbers < 0, -1, numbers // elements)  # some axes hold both
     element = torch.where(numbers < 0, numbers, numbers % elements)
     return Split(_narrowed(sample), _narrowed(element), shape)
@@ -68,10 +71,34 @@ def _narrowed(x: Tensor) -> Tensor:
     return x
 
 
+def _is_made_of(numbers: Tensor, sample: Tensor, element: Tensor, elements: int) -> bool:
+    """Whether the numbers are those of `sample` and `element`; row by row, for they are large."""
+    rows = len(numbers) if numbers.dim() else 1
+    for i in range(rows):
+        s, e = (x if not x.dim() or len(x) == 1 else x[i : i + 1] for x in (sample, element))
+        row = numbers[i : i + 1] if numbers.dim() else numbers
+        if not same_numbers(row, number(s, e, elements).expand_as(row)):
+            return False
+    return True
+
+
 def number(sample: Tensor, element: Tensor, elements: int) -> Tensor:
     """Inverse of `split`."""
+    most = (max(0, int(sample.max())) + 1) * elements if sample.numel() else 0
+    kind = torch.int32 if most < NARROW else torch.int64
+    sample, element = sample.to(kind), element.to(kind)
     made = sample * elements + element
-    return torch.where(element < 0, element, made) if bool((element < 0).any()) else made
+    return torch.where(element < 0, element, made) if blanks(element) else made
+
+
+def blanks(numbers: Tensor) -> bool:
+    """Whether some stand for what is stored nowhere."""
+    return numbers.numel() > 0 and int(numbers.min()) < 0
+
+
+def same_numbers(a: Tensor, b: Tensor) -> bool:
+    """Equal, in whatever type they are kept."""
+    return torch.equal(a, b) if a.dtype == b.dtype else torch.equal(a.long(), b.long())
 
 
 def function_of(a: Tensor, b: Tensor, count: int) -> Tensor | None:

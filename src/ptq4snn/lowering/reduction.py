@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ptq4snn.lowering.numbering import Split, in_own_order, number, unique_rows
+from ptq4snn.lowering.numbering import Split, blanks, in_own_order, number, same_numbers, unique_rows
 from ptq4snn.lowering.pool_axes import RegularPool, Table, Tables, each_axis, regular_pool, window_part
 from ptq4snn.lowering.tracked import ZERO, Refused, Tracked
 from ptq4snn.network.index import Index, Window, compact, window_taps
@@ -99,12 +99,12 @@ def _over_time(w: Lowering, x: Tracked, axes: list[int], tables: Tables, how: st
     moved = x.numbers.movedim(axes, tuple(range(-len(axes), 0)))
     flat = moved.reshape(*moved.shape[: -len(axes)], -1).sort(-1).values
     size = b.batch * b.elements(x.value)
-    if not b.of(x.value).time or flat.shape[-1] % b.steps or bool((flat < 0).any()):
+    if not b.of(x.value).time or flat.shape[-1] % b.steps or blanks(flat):
         raise Refused(SOME_STEPS)
     steps = flat.reshape(*flat.shape[:-1], b.steps, -1)
-    at = torch.arange(b.steps).reshape(-1, 1) * size
+    at = torch.arange(b.steps, dtype=flat.dtype).reshape(-1, 1) * size
     first = steps[..., :1, :]
-    if not torch.equal(steps, first + at):
+    if not same_numbers(steps, first + at):
         raise Refused(SOME_STEPS)
     if steps.shape[-1] != 1:
         raise Refused("sums over time and other axes at once; sum over time first")

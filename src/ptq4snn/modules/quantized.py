@@ -30,6 +30,7 @@ from ptq4snn.modules.saving import save_model, signature
 from ptq4snn.network.plan import OutputPlan, Plan
 from ptq4snn.network.program import Program
 from ptq4snn.numerics.device import exact_arithmetic, keeping_types
+from ptq4snn.numerics.nearest import narrowed
 from ptq4snn.report.notebook import fragment
 from ptq4snn.report.static import report_of_plan
 from ptq4snn.schema.report_types import Report
@@ -39,13 +40,22 @@ __all__ = ["Integers", "QuantizedModel"]
 
 @dataclass(frozen=True)
 class Integers:
-    """Weight integers [C, ...] and bias integers of one projection, [C] or [positions, C], in float64."""
+    """Weight integers [C, ...] and bias integers of one projection, [C] or [positions, C], in float64; the
+    weight is kept in eight bits a number where these hold it."""
 
-    weight: Tensor
+    kept: Tensor
     bias: Tensor
 
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor) -> Integers:
+        return cls(narrowed(weight), bias)
+
+    @property
+    def weight(self) -> Tensor:
+        return self.kept.double()
+
     def cpu(self) -> Integers:
-        return Integers(self.weight.cpu(), self.bias.cpu())
+        return Integers(self.kept.cpu(), self.bias.cpu())
 
 
 class QuantizedModel(nn.Module):
@@ -65,7 +75,8 @@ class QuantizedModel(nn.Module):
         self.not_lowered = ""  # why there is no program
         self.source: str | None = None  # hash of the float weights it was made from
         self.signature = signature(model)
-        self.model = copy_model(model)
+        given = [model.get_submodule(name) for name in plan.projections]
+        self.model = copy_model(model, (p for m in given for p in m.parameters()))  # others take their place
         leave_out(self.model)
         reset_neurons(self.model)
         self.specs = {}
@@ -219,7 +230,7 @@ class QuantizedModel(nn.Module):
         """The report, or where it was lost what the plan tells."""
         if self.report.get("summary"):
             return self.report
-        return report_of_plan(self.plan, {name: i.weight.numel() for name, i in self.integers.items()})
+        return report_of_plan(self.plan, {name: i.kept.numel() for name, i in self.integers.items()})
 
     def save(self, path: str | Path, page: bool = False) -> None:
         """Write the bundle, and the report beside it as JSON; with `page` also as a page to look at."""

@@ -156,7 +156,7 @@ def load_model(path: Path, model: nn.Module) -> QuantizedModel:
         if isinstance(module, OneToOne) and module.each is None:
             module.grow(found.signature["projections"].get(f"{name}.each", [1])[0])
     _check_signature(path, found.signature, signature(model))
-    integers = {n: Integers(_tensor(i.weight), _tensor(i.bias)) for n, i in found.integers.items()}
+    integers = {n: Integers.of(_tensor(i.weight), _tensor(i.bias)) for n, i in found.integers.items()}
     try:
         q = QuantizedModel(model, found.plan, integers)
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as why:

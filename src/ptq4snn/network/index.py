@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Index", "Numbers", "Window", "compact", "identity", "index_from", "index_to", "window_taps"]
+__all__ = [
+    "Index", "Numbers", "Window", "compact", "identity", "index_from", "index_to", "strided", "window_taps",
+]  # fmt: skip
 
 Numbers = NDArray[np.int64]
 
@@ -49,6 +51,12 @@ def identity(count: int) -> Index:
 def compact(numbers: Numbers) -> Index:
     """The shortest strided form of `numbers`, or the numbers themselves."""
     flat = np.asarray(numbers, dtype=np.int64).reshape(-1)
+    found = strided(flat)
+    return Index(numbers=tuple(int(i) for i in flat)) if found is None else found
+
+
+def strided(flat: Numbers) -> Index | None:
+    """The shortest strided form of numbers [n], if there is one."""
     sizes: list[int] = []
     strides: list[int] = []
     rest = flat
@@ -66,7 +74,7 @@ def compact(numbers: Numbers) -> Index:
         strides.insert(0, step)
         rest = rows[:, 0]
     if len(rest) != 1 or int(flat.min(initial=0)) < 0:
-        return Index(numbers=tuple(int(i) for i in flat))
+        return None
     return Index(tuple(sizes), tuple(strides), int(rest[0]))
 
 

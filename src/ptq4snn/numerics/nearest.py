@@ -10,7 +10,7 @@ from torch import Tensor
 from ptq4snn.numerics.grid import quantize
 from ptq4snn.numerics.scales import weight_scales
 
-__all__ = ["QuantWeight", "input_scales", "round_nearest"]
+__all__ = ["QuantWeight", "input_scales", "narrowed", "round_nearest"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,22 @@ class QuantWeight:
 
     bits: int | None
     scales: Tensor  # [C] float64
-    integers: Tensor  # like W, float64
+    kept: Tensor  # like W
+
+    @classmethod
+    def of(cls, bits: int | None, scales: Tensor, integers: Tensor) -> QuantWeight:
+        return cls(bits, scales, narrowed(integers))
+
+    @property
+    def integers(self) -> Tensor:
+        """Like W, float64, made when it is asked for."""
+        return self.kept.double()
+
+
+def narrowed(x: Tensor) -> Tensor:
+    """x in eight bits a number where these hold it, else x itself; a zero has no sign any more."""
+    narrow = x.to(torch.int8)
+    return narrow if torch.equal(narrow.to(x.dtype), x) else x
 
 
 def round_nearest(
@@ -31,7 +46,7 @@ def round_nearest(
     if scales is None:
         scales = weight_scales(w, bits or 8, floor, per_tensor)
     s = scales.view(-1, *[1] * (w.dim() - 1))
-    return QuantWeight(bits, scales, quantize(w, s, bits) if bits is not None else torch.as_tensor(w / s))
+    return QuantWeight.of(bits, scales, quantize(w, s, bits) if bits is not None else torch.as_tensor(w / s))
 
 
 def input_scales(weight: Tensor, s: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from ptq4snn.rounding import gptq
 from ptq4snn.rounding.network import Network
 from ptq4snn.rounding.reconstruction import Aim, Reconstruction
 from ptq4snn.rounding.store import Rounded, Store
+from ptq4snn.stages import ROUNDING
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
@@ -74,7 +75,7 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
         units = stretches(prepared.folded, units)
     round_unit = _rounder(network, recipe)
     done = Rounded()
-    for unit in prepared.progress.track(units, len(units), f"rounding weights ({recipe.rounding})"):
+    for unit in prepared.progress.track(units, len(units), f"{ROUNDING} ({recipe.rounding})"):
         free = tuple(n for n in unit if network.is_open(n))
         if free:
             found = prepared.team.told(partial(store.load, free), "finished units")

@@ -24,6 +24,7 @@ from ptq4snn.rounding.filtered import find_filters
 from ptq4snn.rounding.gptq import Inverse, collect, searched, solve
 from ptq4snn.rounding.moments import Hessian
 from ptq4snn.rounding.network import Network
+from ptq4snn.stages import CHOOSING_WIDTHS
 from ptq4snn.words import WIDTHS
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def errors(prepared: Prepared, recipe: Recipe, names: list[str]) -> dict[str, Te
         for b in WIDTHS
     ]
     parts = list(_parts(prepared, names))
-    for part in prepared.progress.track(parts, len(parts), "widths of weights"):
+    for part in prepared.progress.track(parts, len(parts), CHOOSING_WIDTHS):
         filters = find_filters(networks[0], part) if recipe.rounding == "sbc" else {}
         for name, hessian in collect(networks[0], part, filters).items():
             for i, network in enumerate(networks):

@@ -63,6 +63,7 @@ class Runtime:
         self._keep = sorted({out.value for out in model.program.outputs})
         # where the session stands, and a state whose memory the next step may use; replaced as one
         self._session: tuple[State | None, State | None] = (None, None)
+        self._spares: list[State] = []  # of a session that has ended: their memory serves the next one
         self._lock = RLock()  # of the session
         AFTER_FORK.add(self)
         self._fixed = _fixed_steps(model)
@@ -110,13 +111,17 @@ class Runtime:
     def _to_work_on(self, before: State | None, spare: State | None, batch: int) -> State:
         """A copy of the session's state, or a new one: what raises during a step leaves the session alone."""
         if before is None:
-            return self._rest.state(batch)
+            return self._rest.state(batch, self._spare(batch))
         if before.batch != batch:
             raise DataError(
                 f"the session runs {before.batch} samples, but {batch} came: call rt.reset() first"
             )
         self._session = (before, None)  # a signal's handler that steps has its own copy
-        return before.copy(spare)
+        return before.copy(self._spare(batch) if spare is None else spare)
+
+    def _spare(self, batch: int) -> State | None:
+        found = self._spares.pop() if self._spares else None
+        return found if found is not None and found.batch == batch else None
 
     def cancel(self) -> None:
         """From another thread: end the calls that run now. They raise `Cancelled`, a step has not been made;
@@ -126,6 +131,7 @@ class Runtime:
     def reset(self) -> None:
         """End the session: the next step begins a new sequence."""
         with self._lock:
+            self._spares = [state for state in self._session if state is not None] or self._spares
             self._session = (None, None)
 
     @property
@@ -139,7 +145,7 @@ class Runtime:
         """Go on from a state of this model."""
         state.check(self.model)
         with self._lock:
-            self._session = (state.copy(), None)
+            self._session, self._spares = (state.copy(), None), []
 
     def trace(self, x: Any, steps: int | None = None) -> dict[str, dict[str, Array]]:
         """Of every neuron its spikes [T, B, ...] and, where it keeps one, its last state Vq [B, ...], in the

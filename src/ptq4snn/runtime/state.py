@@ -8,7 +8,10 @@ whole byte.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +33,11 @@ MOST_BYTES = 2**33  # that reading a saved state may take: as much as a bundle b
 
 DELAY_WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
 
+ALIGNMENT = 64  # of every array in a block
+
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -121,14 +127,20 @@ class Rest:
                 value = model.program.values[op.output]
                 self._sums[op.output] = (value.positions, value.channels)
 
-    def state(self, batch: int) -> State:
-        state = State(self._hash, batch, 0)
-        for v, (count, row) in self._rows.items():
-            state.rows[v] = np.empty((batch, count, len(row)), dtype=np.uint8)
-            state.rows[v][...] = row
-        for v, shape in self._sums.items():
-            state.sums[v] = np.zeros((batch, *shape), dtype=np.int64)
+    def state(self, batch: int, into: State | None = None) -> State:
+        """A new one, or, in its memory, one that this has made for as many samples."""
+        state = self._made(batch) if into is None or into.batch != batch else into
+        assert state.memory is not None
+        state.memory.fill(0)
+        for v, (_, row) in self._rows.items():
+            if row.any():
+                state.rows[v][...] = row
+        state.steps = 0
         return state
+
+    def _made(self, batch: int) -> State:
+        rows = {v: (batch, count, len(row)) for v, (count, row) in self._rows.items()}
+        return State.laid_out(self._hash, batch, rows, {v: (batch, *s) for v, s in self._sums.items()})
 
 
 @dataclass
@@ -140,7 +152,23 @@ class State:
     steps: int
     rows: dict[int, Bytes] = field(default_factory=dict)  # of a neuron: [B, count, size]
     sums: dict[int, Integers] = field(default_factory=dict)  # of a sum over time: [B, positions, channels]
+    memory: Bytes | None = field(default=None, repr=False, compare=False)  # of all, where it is one block
     buffers: Any = field(default=None, repr=False, compare=False)  # of the native kernels
+
+    @classmethod
+    def laid_out(
+        cls, model_hash: str, batch: int, rows: Mapping[int, Shape], sums: Mapping[int, Shape]
+    ) -> State:
+        """One block for everything, which is copied at once; what is in it is not said."""
+        sizes = [8 * prod(s) for s in sums.values()] + [prod(s) for s in rows.values()]
+        starts = list(accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0))
+        memory = np.empty(starts[-1], dtype=np.uint8)
+        state = cls(model_hash, batch, 0, memory=memory)
+        for (v, shape), at in zip(sums.items(), starts, strict=False):
+            state.sums[v] = np.ndarray(shape, np.int64, memory, at)
+        for (v, shape), at in zip(rows.items(), starts[len(sums) :], strict=False):
+            state.rows[v] = np.ndarray(shape, np.uint8, memory, at)
+        return state
 
     @classmethod
     def new(cls, model: Model, batch: int) -> State:
@@ -150,16 +178,25 @@ class State:
     def copy(self, into: State | None = None) -> State:
         """The same in memory of its own, or in that of `into`, a state of the same session."""
         if into is None:
-            rows = {v: a.copy() for v, a in self.rows.items()}
-            return State(
-                self.model_hash, self.batch, self.steps, rows, {v: a.copy() for v, a in self.sums.items()}
-            )
-        for v, row in self.rows.items():
-            np.copyto(into.rows[v], row)
-        for v, total in self.sums.items():
-            np.copyto(into.sums[v], total)
+            rows, sums = ({v: a.shape for v, a in part.items()} for part in (self.rows, self.sums))
+            into = State.laid_out(self.model_hash, self.batch, rows, sums)
+        alike = list(self.rows) == list(into.rows) and list(self.sums) == list(into.sums)
+        if alike and self._is_whole() and into._is_whole():
+            np.copyto(into.memory, self.memory)  # type: ignore[arg-type]
+        else:
+            for v, row in self.rows.items():
+                np.copyto(into.rows[v], row)
+            for v, total in self.sums.items():
+                np.copyto(into.sums[v], total)
         into.steps = self.steps
         return into
+
+    def _is_whole(self) -> bool:
+        """Whether the block holds every array: somebody may have put others in their places."""
+        if self.memory is None:
+            return False
+        arrays: list[NDArray[Any]] = [*self.rows.values(), *self.sums.values()]
+        return all(a.base is self.memory for a in arrays)
 
     @property
     def nbytes(self) -> int:

@@ -32,6 +32,7 @@ from ptq4snn.network.plan import Plan
 from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.prepare import Prepared
 from ptq4snn.rounding.stage import material_digest
+from ptq4snn.stages import DISTILLING
 from ptq4snn.tuning.student import Student
 from ptq4snn.tuning.variation import has_maps, varied
 
@@ -83,7 +84,7 @@ class Lesson:
         place = Place.of(self.prepared, self.student)
         kept = self.prepared.team.told(place.read, "distillation")
         first = place.load(kept, self.student, self.optimizer)
-        for step in self.prepared.progress.track(range(first, steps), steps - first, "distilling"):
+        for step in self.prepared.progress.track(range(first, steps), steps - first, DISTILLING):
             self.step(step, steps)
             if ((step + 1) % SAVED == 0 or step + 1 == steps) and self.prepared.team.leads:
                 place.save(step + 1, self.student, self.optimizer)

@@ -24,6 +24,7 @@ from ptq4snn.modules.readout import same_draws
 from ptq4snn.observation.traces import Trace
 from ptq4snn.prepare import Prepared, join
 from ptq4snn.progress import stepping
+from ptq4snn.stages import TUNING
 from ptq4snn.tuning.tuning_traces import (
     float_traces,
     quantized_trace,
@@ -48,7 +49,7 @@ class _Enough(Exception):
 def traces_in_order(prepared: Prepared, model: QuantizedModel, names: Sequence[str], tune: Tune) -> None:
     """Hand `tune` the trace of every neuron of `names`, in execution order; it sees what was tuned before."""
     left = dict.fromkeys(names)
-    with stepping(prepared.progress, len(names), "tuning states") as advance:
+    with stepping(prepared.progress, len(names), TUNING) as advance:
 
         def done(name: str, trace: Trace) -> None:
             tune(name, trace)

@@ -170,6 +170,7 @@ struct PackedLayer {
              p.bits,
              p.shift,
              p.bias.empty() ? nullptr : p.bias.data(),
+             padded(p.cout),
              p.bias_row.empty() ? nullptr : p.bias_row.data(),
              narrow,
              p.m.empty() ? nullptr : p.m.data(),

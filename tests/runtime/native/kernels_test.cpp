@@ -252,7 +252,7 @@ static void check_words(Random& r, const Kernels& k) {
         sum.at(p, t, c) = x + y, both.at(p, t, c) = x & y & 1, without.at(p, t, c) = x & ~y & 1;
       }
   std::vector<uint64_t> out((size_t)positions * steps * planes * words, ~0ull);
-  k.add_spikes(a.spikes, b.spikes, steps, planes, out.data(), 0, positions);
+  k.add_spikes(a.spikes, b.spikes, steps, planes, out.data(), 0, positions, 0, a.spikes.words);
   expect(out == pack_planes(sum, planes), "add_spikes", k);
   if (pa == 1 && pb == 1) {
     std::vector<uint64_t> o((size_t)positions * steps * words, ~0ull);

@@ -14,6 +14,7 @@ from ptq4snn.discovery import calls
 from ptq4snn.discovery.facts import TIME, Count, Current, Fact, Membrane
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.rules.support import Rule, Unfollowed, call
+from ptq4snn.discovery.thin import spread, thin
 
 __all__ = ["RULES"]
 
@@ -22,12 +23,12 @@ def average(fact: Fact, op: str, n: float, summed: bool, through: Callable[[Tens
     """A mean (or, with `summed`, a sum) of n elements; `through` brings the channel numbers along."""
     weight = 1.0 if summed else 1.0 / n
     if isinstance(fact, Count):
-        ids = through(fact.ids, False) if fact.ids is not None else None
+        ids = spread(through(fact.ids, False)) if fact.ids is not None else None
         lo, hi = min(fact.lo * n, 0.0), max(fact.hi * n, 0.0)
         return replace(fact, factor=fact.factor * weight, lo=lo, hi=hi, ids=ids)
     if isinstance(fact, Current):
         sheets = tuple(
-            replace(s, ids=through(s.ids, True), ops=(*s.ops, op), constant=s.constant * n * weight)
+            replace(s, ids=spread(through(s.ids, True)), ops=(*s.ops, op), constant=s.constant * n * weight)
             for s in fact.sheets
         )
         factor, window, span = fact.factor * weight, fact.window * n, fact.span * n * weight
@@ -39,7 +40,7 @@ def average(fact: Fact, op: str, n: float, summed: bool, through: Callable[[Tens
 
 def reduce_ids(ids: Tensor, dims: list[int], keepdim: bool, exact: bool) -> Tensor:
     if exact:
-        channel = ids % TIME
+        channel = thin(ids) % TIME
         if not torch.equal(channel.amin(dims), channel.amax(dims)):
             raise Unfollowed("mixes channels")
     return ids.amin(dims, keepdim=keepdim)
@@ -49,7 +50,7 @@ def crosses_time(ids: Tensor | None, dims: list[int]) -> bool:
     """Whether elements of different time steps are joined along `dims`."""
     if ids is None or not dims:
         return False
-    step = (ids / TIME).floor()
+    step = (thin(ids) / TIME).floor()
     return not torch.equal(step.amin(dims), step.amax(dims))
 
 
@@ -108,7 +109,7 @@ def follow_max(g: Graph, node: Node, facts: list[Fact]) -> list[Fact]:
             ids = call(node, {node.inputs[0]: s.ids})[0]
             if not torch.equal(ids, -call(node, {node.inputs[0]: -s.ids})[0]):
                 raise Unfollowed("takes a maximum over several channels or time steps")
-            sheets.append(replace(s, ids=ids, ops=(*s.ops, "max_pool")))
+            sheets.append(replace(s, ids=spread(ids), ops=(*s.ops, "max_pool")))
         return [replace(fact, sheets=tuple(sheets))]
     raise Unfollowed("takes a maximum of something that is neither spikes nor currents")
 

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ptq4snn.discovery import calls
 from ptq4snn.discovery.facts import Constant, Fact
 from ptq4snn.discovery.graph import Graph, Node, Ref
+from ptq4snn.discovery.thin import spread
 from ptq4snn.errors import first_line
 
 __all__ = ["Rule", "Unfollowed", "call", "common_factor", "operands", "through"]
@@ -52,7 +53,7 @@ def through(g: Graph, node: Node, ids: list[Tensor | None]) -> list[Tensor | Non
         value = g.values[v]
         blank = value.indices if value.indices is not None else torch.zeros(value.shape, dtype=torch.float64)
         known[v] = blank if i is None else i
-    return list(call(node, known))
+    return [spread(i) for i in call(node, known)]
 
 
 def common_factor(a: float, b: float) -> float:

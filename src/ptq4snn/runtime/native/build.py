@@ -51,8 +51,8 @@ LEVELS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 PER_LEVEL = ("hot/kernels.cpp", "ops.cpp")
 ONCE = (
-    "api.cpp", "check.cpp", "engine.cpp", "plan.cpp", "tables.cpp", "tap_runs.cpp", "threads.cpp",
-    "weights.cpp", "hot/pack.cpp",
+    "api.cpp", "check.cpp", "engine.cpp", "plan.cpp", "sharing.cpp", "tables.cpp", "tap_runs.cpp",
+    "threads.cpp", "weights.cpp", "hot/pack.cpp",
 )  # fmt: skip
 DISPATCH = ("levels.cpp", "hot/dispatch.cpp")  # they must know which levels there are
 RUNNER = "runner.cpp"

@@ -54,6 +54,7 @@ static inline hot::Grouped grouped_of(const Call& call) {
   l.bits = w.bits;
   l.shift = w.shift;
   l.bias = w.bias;
+  l.bias_stride = hot::padded(w.cout);
   l.bias_row = w.bias_row;
   l.narrow = w.narrow != 0;
   l.rescale_m = w.rescale_m;

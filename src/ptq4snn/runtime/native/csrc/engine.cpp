@@ -56,6 +56,7 @@ Engine::Engine(std::unique_ptr<Plan> plan, const Operations& operations, bool ex
       bytes = std::max(bytes, plus(value.offset, value.row + 63) / 64 * 64);
     }
   }
+  for (Region& region : regions_) region.words = words_of_region(*plan_, region.begin, region.end);
   if (expanded) expand_weights();
 }
 
@@ -249,10 +250,12 @@ Call Engine::call(const Region& region, const Op& op, const Image& image, uint8_
   return c;
 }
 
-void Engine::run_block(const Region& region, int thread, const Image& image, int begin, int end) {
+void Engine::run_block(const Region& region, int thread, const Image& image, int begin, int end, int word, int words) {
   const size_t t = (size_t)thread;
   for (int i = region.begin; i < region.end; ++i) {
-    run_op(i, thread, call(region, plan_->ops[(size_t)i], image, own_[t].data(), begin, views_[t].data()), begin, end);
+    Call c = call(region, plan_->ops[(size_t)i], image, own_[t].data(), begin, views_[t].data());
+    c.word = word, c.words = words;
+    run_op(i, thread, c, begin, end);
   }
 }
 
@@ -262,6 +265,7 @@ void Engine::run_op(int number, int thread, const Call& c, int begin, int end) {
   const int64_t from = nanoseconds();
   operations_.run(operations_, c, begin, end);
   counters.nanoseconds += nanoseconds() - from;
+  if (c.word > 0) return;  // whoever makes the first word counts for all
   View* in = views_[(size_t)thread].data();
   for (int32_t image = 0; image < c.images; ++image) {
     operations_.count(operations_, c, begin, end, counters);
@@ -284,53 +288,10 @@ void Engine::run_images(const Region& region, int thread, const Image& first, in
   }
 }
 
-void Engine::run_rows(const Region& region, int thread, int64_t phase, const Image& image, int begin, int end) {
+void Engine::run_rows(const Region& region, int thread, int64_t phase, const Image& image, int begin, int end, int word,
+                      int words) {
   for (int p = begin; p < end && !stopped(thread, phase); p += region.block)
-    run_block(region, thread, image, p, std::min(p + region.block, end));
-}
-
-// Thread 0, which is the caller's, asks; the others hear of it. A phase lies between two barriers: all threads end
-// behind the same one, that of the phase in which it was asked.
-bool Engine::stopped(int thread, int64_t phase) {
-  if (thread == 0 && stop_.load(std::memory_order_relaxed) == INT64_MAX && asking_->cancelled())
-    stop_.store(phase, std::memory_order_release);
-  return stop_.load(std::memory_order_acquire) != INT64_MAX;
-}
-
-// Each thread takes the same share of the rows of every region.
-void Engine::work_on(const Region& region, int thread, int64_t phase, int64_t first, int64_t images, int64_t step) {
-  const int64_t rows = images * region.work;
-  const int64_t begin = rows * thread / request_.threads, end = rows * (thread + 1) / request_.threads;
-  for (int64_t at = begin; at < end && !stopped(thread, phase);) {
-    const int64_t number = at / region.work, before = number * region.work;
-    const Image image{arena_.data() + number * image_bytes_, first + number, 0, step};
-    const int64_t whole = at == before ? std::min<int64_t>((end - at) / region.work, region.images) : 0;
-    const int64_t last = whole > 1 ? at + whole * region.work : std::min(end, before + region.work);
-    if (whole > 1)
-      run_images(region, thread, image, (int)whole);
-    else
-      run_rows(region, thread, phase, image, (int)(at - before), (int)(last - before));
-    at = last;
-  }
-}
-
-// Regions one after the other; those of a loop for one step after the other.
-void Engine::work(int thread, Barrier& barrier) {
-  int64_t phase = 0;
-  for (int64_t first = 0; first < request_.batch; first += tile_) {
-    const int64_t images = std::min<int64_t>(tile_, request_.batch - first);
-    for (size_t begin = 0, end = 1; begin < regions_.size(); begin = end) {
-      const int loop = regions_[begin].loop;
-      end = begin + 1;
-      while (loop >= 0 && end < regions_.size() && regions_[end].loop == loop) ++end;
-      for (int64_t step = 0; step < (loop < 0 ? 1 : request_.steps); ++step)
-        for (size_t i = begin; i < end; ++i) {
-          work_on(regions_[i], thread, phase, first, images, step);
-          barrier.wait();
-          if (stop_.load(std::memory_order_acquire) <= phase++) return;
-        }
-    }
-  }
+    run_block(region, thread, image, p, std::min(p + region.block, end), word, words);
 }
 
 // Whoever held the mutex in the parent is not here: it is left behind, and what was half made is made again.

@@ -66,6 +66,9 @@ class Asking {
   std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
 };
 
+// Words of the channels of operations [begin, end) that threads may share, or 0 (sharing.cpp).
+int words_of_region(const Plan& plan, int begin, int end);
+
 class Engine {
  public:
   // `expanded`: weights of the event path stay expanded beside the packed ones.
@@ -88,6 +91,7 @@ class Engine {
     int loop;                         // regions of one loop run for every step; -1: once
     int block, images;                // positions and, where a block is all of them, images at once
     int64_t image_bytes = 0;          // local values of a block
+    int words = 0;                    // of the channels, where threads may share those instead of positions; else 0
   };
   struct Image {
     uint8_t* memory;
@@ -106,8 +110,12 @@ class Engine {
   int64_t scratch_bytes();
   void work(int thread, Barrier& barrier);
   void work_on(const Region& region, int thread, int64_t phase, int64_t first, int64_t images, int64_t step);
-  void run_rows(const Region& region, int thread, int64_t phase, const Image& image, int begin, int end);
-  void run_block(const Region& region, int thread, const Image& image, int begin, int end);
+  void work_on_rows(const Region& region, int thread, int64_t phase, const Image& first, int64_t begin, int64_t end);
+  bool splits_words(const Region& region) const;
+  int share(const Region& region, const Image& image, int64_t thread) const;
+  void run_rows(const Region& region, int thread, int64_t phase, const Image& image, int begin, int end, int word = 0,
+                int words = 0);
+  void run_block(const Region& region, int thread, const Image& image, int begin, int end, int word, int words);
   void run_images(const Region& region, int thread, const Image& first, int count);
   static bool takes_images(const Op& op);
   void run_op(int number, int thread, const Call& call, int begin, int end);

@@ -55,7 +55,8 @@ struct Layer {
   const void* weights;  // made by pack_weights(taps, cin, cout, bits)
   int bits;
   int shift;
-  const int32_t* bias;      // [rows][padded(cout)]; null: zero
+  const int32_t* bias;      // [rows][bias_stride]; null: zero
+  int64_t bias_stride;      // padded(cout), or more
   const int32_t* bias_row;  // [positions] row of the bias of a position; null: row 0
   bool narrow;              // proven: Wq x fits int16
   // Rescale to a stream or chain: y becomes clip(rshift_even(int64(y) * m, n), lo, hi); null: none.
@@ -148,7 +149,8 @@ struct Kernels {
 
   // Words. Operands may have one step or one position; `out` has `steps` steps and `planes` planes, enough
   // for every value. Bits of channels that do not exist stay zero.
-  void (*add_spikes)(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end);
+  void (*add_spikes)(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end,
+                     int first_word, int last_word);
   void (*logic_spikes)(Logic, const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end);
   // Largest value under the taps; -1 takes no part. `out` has the planes and steps of `in`, `room` one number a tap.
   void (*max_pool)(const Spikes& in, const Taps& taps, uint64_t* out, int begin, int end, int32_t* room);

@@ -24,6 +24,10 @@ struct IndexWalk {
   IndexWalk(const Op& o, int p, int64_t numbers)
       : op(o), row(numbers), at(o.index + (o.index_strides.rank > 0 ? 0 : p * numbers)), strides(o.index_strides, p) {}
 
+  void go_on(int n) {
+    for (int i = 0; i < n; ++i) next();
+  }
+
   const int32_t* next() {
     const int32_t* now = at;
     if (op.index_strides.rank > 0)
@@ -33,6 +37,31 @@ struct IndexWalk {
     return now;
   }
 };
+
+// Inputs of kTogether positions that follow each other as floats do: read in order, written apart. False: they do not.
+constexpr int kTogether = 64;
+
+static bool quantize_together(const Call& call, IndexWalk walk, int p) {
+  const Op& op = *call.op;
+  const int n = call.out.channels, steps = call.out.steps;
+  const int32_t* index = walk.next();
+  const int64_t first = walk.moved;
+  for (int i = 1; i < kTogether; ++i)
+    if (walk.next() != index || walk.moved != first + i) return false;
+  for (int c = 0; c < n; ++c)
+    if (index[c] < 0) return false;
+  uint8_t* out = row_of_mutable(call.out, p, 0);
+  const int64_t apart = (int64_t)steps * n;
+  for (int t = 0; t < steps; ++t)
+    for (int c = 0; c < n; ++c) {
+      const float* x = call.x + t * call.x_stride + first + index[c];
+      const double inverse = op.inverse[op.per_channel ? c : 0], zero = op.zeros[op.per_channel ? c : 0];
+      uint8_t bytes[kTogether];
+      for (int i = 0; i < kTogether; ++i) bytes[i] = to_grid(x[i], inverse, zero);
+      for (int i = 0; i < kTogether; ++i) out[i * apart + t * n + c] = bytes[i];
+    }
+  return true;
+}
 
 // All steps of a position at once: what is read is spread, what is computed and written lies in order.
 static void quantize(const Call& call, int begin, int end) {
@@ -48,7 +77,12 @@ static void quantize(const Call& call, int begin, int end) {
     inverse[i] = op.inverse[g], zero[i] = op.zeros[g];
   }
   IndexWalk walk(op, begin, n);
+  const bool together = call.out.format == kU8 && op.index_strides.rank > 0;
   for (int p = begin; p < end; ++p) {
+    if (together && p + kTogether <= end && quantize_together(call, walk, p)) {
+      p += kTogether - 1, walk.go_on(kTogether);
+      continue;
+    }
     const int32_t* index = walk.next();
     for (int t = 0; t < steps; ++t) {
       const float* from = call.x + t * call.x_stride + walk.moved;
@@ -145,6 +179,54 @@ static bool takes_max_of_rows(const Call& call, int begin, int end) {
   }
 }
 
+// Weighted sums of rows of one element type into rows of another, a register of channels after the other, for windows.
+// Sums fit 32 bits. What the leading axes say is found once for each line of outputs; `room` has two numbers a tap.
+template <class S, class O>
+static void sum_rows(const Call& call, int begin, int end, int32_t* room) {
+  using namespace hot::PTQ_ISA;
+  const Projection& w = call.op->project;
+  const View &in = call.in[0], &out = call.out;
+  hot::Window lead = w.window;
+  const hot::Axis& axis = w.window.axes[--lead.rank];
+  const int above = w.taps / axis.kernel;
+  int32_t *lines = room, *counts = room + above;
+  for (int p = begin; p < end; ++p) {
+    const int o = p % axis.out;
+    if (p == begin || o == 0) {
+      int at[hot::kMostAxes];
+      coordinates(lead, p / axis.out, at);
+      taps_at(lead, at, lines), weights_at(lead, at, counts);
+    }
+    for (int t = 0; t < out.steps; ++t)
+      for (int c = 0; c < out.channels; c += kLanes) {
+        i32v sum = {};
+        for (int x = 0; x < axis.kernel; ++x) {
+          const int from =
+              axis.taps ? axis.taps[o * axis.kernel + x] : o * axis.stride - axis.before + x * axis.dilation;
+          if ((uint32_t)from >= (uint32_t)axis.size) continue;
+          const int32_t by = axis.weights ? axis.weights[o * axis.kernel + x] : 1;
+          for (int i = 0; i < above; ++i)
+            if (lines[i] >= 0)
+              sum += load_lanes(reinterpret_cast<const S*>(row_of(in, lines[i] * axis.size + from, t)) + c) *
+                     (by * counts[i]);
+        }
+        store_lanes(reinterpret_cast<O*>(row_of_mutable(out, p, t)) + c, sum);
+      }
+  }
+}
+
+static bool takes_sum_of_rows(const Call& call, int begin, int end) {
+  const Op& op = *call.op;
+  const int in = call.in[0].format, out = call.out.format;
+  if (op.how != kSum || op.wide || op.pool_weights || op.project.window.rank == 0) return false;
+  if (call.out.channels % hot::PTQ_ISA::kLanes != 0) return false;
+  int32_t* room = reinterpret_cast<int32_t*>(call.scratch);
+  if (in == kI16 && out == kI16) return sum_rows<int16_t, int16_t>(call, begin, end, room), true;
+  if (in == kI16 && out == kI32) return sum_rows<int16_t, int32_t>(call, begin, end, room), true;
+  if (in == kI32 && out == kI32) return sum_rows<int32_t, int32_t>(call, begin, end, room), true;
+  return false;
+}
+
 template <class T>
 static void pool(const Call& call, int begin, int end) {
   const Op& op = *call.op;
@@ -152,7 +234,7 @@ static void pool(const Call& call, int begin, int end) {
   const bool same = in.format == call.out.format && in.steps == call.out.steps;
   const bool weighted = op.pool_weights || (op.project.window.rank > 0 && op.project.window.axes[0].weights);
   if (op.project.taps == 1 && same && !weighted && in.format != kS8) return move_rows(call, begin, end);
-  if (takes_max_of_rows(call, begin, end)) return;
+  if (takes_max_of_rows(call, begin, end) || takes_sum_of_rows(call, begin, end)) return;
   Piece piece{call.scratch};
   T *sum = piece.take<T>(call.out.channels), *row = piece.take<T>(call.out.channels);
   const int taps = op.project.taps;
@@ -227,10 +309,29 @@ static void gather(const Call& call, int begin, int end) {
   }
 }
 
+constexpr int kFewColumns = 64;  // of a product: up to there a zero costs less than to look for it
+
+// Rows of one group, eight columns at a time.
+template <class T>
+static void matmul_eights(const Call& call, int t, int begin, int end, const T* b, T* a, T* sum) {
+  typedef T Eight __attribute__((vector_size(8 * sizeof(T))));
+  const int inner = call.in[0].channels, columns = call.out.channels;
+  for (int p = begin; p < end; ++p) {
+    decode(call.in[0], p, t, a);
+    for (int c = 0; c < columns; c += 8) {
+      Eight all = {};
+      for (int i = 0; i < inner; ++i) all += hot::PTQ_ISA::load<Eight>(b + (int64_t)i * columns + c) * a[i];
+      hot::PTQ_ISA::store(sum + c, all);
+    }
+    encode(call.out, p, t, sum);
+  }
+}
+
 // Rows of one group: every nonzero a[i] adds a row of b.
 template <class T>
 static void matmul_rows(const Call& call, int t, int begin, int end, const T* b, T* a, T* sum) {
   const int inner = call.in[0].channels, columns = call.out.channels;
+  if (columns % 8 == 0 && columns <= kFewColumns) return matmul_eights(call, t, begin, end, b, a, sum);
   for (int p = begin; p < end; ++p) {
     decode(call.in[0], p, t, a);
     for (int c = 0; c < columns; ++c) sum[c] = 0;

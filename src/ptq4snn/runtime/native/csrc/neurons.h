@@ -95,6 +95,40 @@ static void neuron_step(const Call& call, int p, int64_t t, int64_t* x, int64_t*
   }
 }
 
+// a / 2^n, halves to even, without a branch; `some` is 1 where n is not 0.
+static inline int64_t rounded(int64_t a, int64_t n, int64_t some) {
+  const int64_t half = (((int64_t)1 << n) >> 1) - some;
+  return (a + half + ((a >> n) & some)) >> n;
+}
+
+// The same as `neuron_step` where every channel has its own numbers, fires at most once, and nothing is dithered.
+template <hot::Reset reset>
+static void plain_step(const Neurons& k, int n, int64_t* __restrict x, int64_t* __restrict v, int64_t* __restrict s) {
+  const int64_t *charge_m = k.wide_numbers[kChargeM], *charge_n = k.wide_numbers[kChargeN];
+  const int64_t *settle_m = k.wide_numbers[kSettleM], *settle_n = k.wide_numbers[kSettleN];
+  const int64_t *theta = k.wide_numbers[kTheta], *rho = k.wide_numbers[kRho];
+  const int64_t *lo = k.wide_numbers[kLo], *hi = k.wide_numbers[kHi];
+  for (int c = 0; c < n; ++c) {
+    const int64_t a = x[c] + rounded(v[c] * charge_m[c], charge_n[c], charge_n[c] > 0);
+    const int64_t fires = a >= theta[c];
+    int64_t rest = reset == hot::Reset::Hard ? a & (fires - 1) : reset == hot::Reset::Soft ? a - (rho[c] & -fires) : a;
+    rest = rounded(rest * settle_m[c], settle_n[c], settle_n[c] > 0);
+    rest = rest < lo[c] ? lo[c] : rest;
+    v[c] = rest > hi[c] ? hi[c] : rest;
+    x[c] = a, s[c] = fires;
+  }
+}
+
+static void any_step(const Call& call, int p, int64_t t, int64_t* x, int64_t* v, int64_t* s) {
+  const Neurons& k = call.op->neuron;
+  if (k.channel || k.most != 1 || k.dither) return neuron_step(call, p, t, x, v, s);
+  switch (k.reset) {
+    case hot::Reset::Hard: return plain_step<hot::Reset::Hard>(k, call.out.channels, x, v, s);
+    case hot::Reset::Soft: return plain_step<hot::Reset::Soft>(k, call.out.channels, x, v, s);
+    default: return plain_step<hot::Reset::None>(k, call.out.channels, x, v, s);
+  }
+}
+
 // The state of position p in units, before the step; `out` has room for it.
 static void hand_on(const Call& call, int p, int t, const int64_t* v, int64_t* out) {
   const Neurons& k = call.op->neuron;
@@ -122,12 +156,25 @@ static void neuron_any(const Call& call, int begin, int end) {
     for (int t = 0; t < call.out.steps; ++t) {
       incoming(call, p, t, x);
       if (op.neuron.carried) hand_on(call, p, t, v, s);
-      neuron_step(call, p, op.neuron.once ? t : call.first_step + t, x, v, s);
+      any_step(call, p, op.neuron.once ? t : call.first_step + t, x, v, s);
       encode(call.out, p, t, s);
       if (op.second >= 0 && !op.neuron.carried) encode(call.second, p, t, x);
     }
     if (row != nullptr) pack_state(op.fields, v, row);
     if (loaded) encode(call.in[1], p, 0, v);
+  }
+}
+
+// The sums of all steps of a row of one element type, added to `sum`.
+template <class S>
+static void sum_steps(const View& in, int p, int steps, int64_t* __restrict sum) {
+  const int n = in.channels;
+  const S* row = reinterpret_cast<const S*>(row_of(in, p, 0));
+  const int64_t next = in.steps > 1 ? n : 0;
+  for (int c = 0; c < n; ++c) {
+    int64_t all = 0;
+    for (int t = 0; t < steps; ++t) all += row[t * next + c];
+    sum[c] += all;
   }
 }
 
@@ -141,9 +188,15 @@ static void time_sum(const Call& call, int begin, int end) {
     uint8_t* state = call.state == nullptr ? nullptr : call.state + (int64_t)p * n * 8;
     std::memset(sum, 0, (size_t)n * 8);
     if (state != nullptr) std::memcpy(sum, state, (size_t)n * 8);
-    for (int t = 0; t < call.steps; ++t) {
-      decode(in, p, t, row);
-      for (int c = 0; c < n; ++c) sum[c] += row[c];
+    if (in.format == kI16) {
+      sum_steps<int16_t>(in, p, call.steps, sum);
+    } else if (in.format == kI32) {
+      sum_steps<int32_t>(in, p, call.steps, sum);
+    } else {
+      for (int t = 0; t < call.steps; ++t) {
+        decode(in, p, t, row);
+        for (int c = 0; c < n; ++c) sum[c] += row[c];
+      }
     }
     if (state != nullptr) std::memcpy(state, sum, (size_t)n * 8);
     encode(call.out, p, 0, sum);

@@ -25,8 +25,42 @@ static void project(const hot::Kernels& k, const Call& call, int begin, int end)
     k.grouped_rows(g, in.source, call.out.steps, out, begin, end, scratch_of(call));
 }
 
+// A projection and its neurons of some words of their channels, as if there were no others.
+static void keep_words(const Call& call, hot::Layer& l, hot::Neuron& n) {
+  const int channel = 64 * call.word;
+  l.cout = l.cout - channel < 64 * call.words ? l.cout - channel : 64 * call.words;
+  l.weights = static_cast<const uint8_t*>(l.weights) + hot::weights_bytes(l.taps, l.cin, channel, l.bits);
+  if (l.bias) l.bias += channel;
+  n.channels = l.cout;
+  n.theta += channel, n.rho += channel, n.lo += channel, n.hi += channel;
+  n.charge_m += channel, n.charge_n += channel, n.settle_m += channel, n.settle_n += channel;
+}
+
+// Bytes of the spikes of a range of positions.
+static int64_t spike_bytes(const Call& call, int range) {
+  return ((int64_t)range * call.out.steps * call.out.row + 63) / 64 * 64;
+}
+
+// They are put together in memory of the thread: others write to the same lines.
+static void project_words(const hot::Kernels& k, const Call& call, const Input& in, hot::Layer layer,
+                          hot::Neuron neuron, int begin, int end) {
+  keep_words(call, layer, neuron);
+  const int64_t own = spike_bytes(call, end - begin), steps = call.out.steps, words = words_of(layer.cout);
+  uint64_t* const spikes = reinterpret_cast<uint64_t*>(call.scratch);
+  const hot::NeuronOut out = {
+      reinterpret_cast<uint64_t*>(reinterpret_cast<uintptr_t>(spikes) - (uintptr_t)(begin * steps * words * 8)),
+      nullptr};
+  k.project_neuron(layer, neuron, in.source, (int)steps, 0, out, nullptr, images_of(call), begin, end,
+                   {call.scratch + own, (size_t)(call.scratch_bytes - own)});
+  const uint64_t* from = spikes;
+  for (int p = begin; p < end; ++p)
+    for (int t = 0; t < steps; ++t, from += words)
+      std::memcpy(row_of_mutable(call.out, p, t) + 8 * call.word, from, (size_t)(8 * words));
+}
+
 static void project_neuron(const hot::Kernels& k, const Call& call, int begin, int end) {
   const Input in(call.in[0]);
+  if (call.words) return project_words(k, call, in, grouped_of(call).layer, neuron_of(*call.op), begin, end);
   const Packed state(call);
   k.project_neuron(grouped_of(call).layer, neuron_of(*call.op), in.source, call.out.steps, (int)(call.first_step & 15),
                    neuron_out(call), state.get(), images_of(call), begin, end, scratch_of(call));
@@ -47,7 +81,9 @@ static bool on_planes(const hot::Kernels& k, const Call& call, int begin, int en
   for (int i = 0; i < op.inputs; ++i) planes = planes && is_planes(call.in[i].format);
   if (!planes) return false;
   if (op.kind == kCombine && op.inputs == 2 && !op.constant && op.coefficients[0] == 1 && op.coefficients[1] == 1) {
-    k.add_spikes(spikes_of(call.in[0]), spikes_of(call.in[1]), call.out.steps, call.out.format, out, begin, end);
+    const int last = call.words ? call.word + call.words : (int)words_of(call.out.channels);
+    k.add_spikes(spikes_of(call.in[0]), spikes_of(call.in[1]), call.out.steps, call.out.format, out, begin, end,
+                 call.word, last);
     return true;
   }
   if (op.kind == kMultiply && call.in[0].format == 1 && call.in[1].format == 1 && call.out.format == 1) {
@@ -133,7 +169,7 @@ static int64_t scratch(const Operations& ops, const Call& call, int range) {
   const int64_t running =
       g.groups > 1 ? (int64_t)k.grouped_scratch(g, in.source, call.out.steps, range)
                    : (int64_t)k.project_scratch(g.layer, in.source, call.out.steps, range, state, call.images);
-  return running > counting ? running : counting;
+  return (running > counting ? running : counting) + (op.kind == kProjectNeuron ? spike_bytes(call, range) : 0);
 }
 
 // Inputs that are not 0, in the rows [steps] of a position.

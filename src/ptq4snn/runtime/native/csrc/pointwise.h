@@ -17,6 +17,7 @@ struct Piece {
   }
 };
 
+using hot::PTQ_ISA::kUnit;
 using hot::PTQ_ISA::StrideWalk;
 using hot::PTQ_ISA::TapWalk;
 
@@ -29,16 +30,22 @@ static inline bool is_like(const View& v, const View& out) {
 
 // out = clip(a left + b right + constant); `out` may be one of them.
 template <class S>
-static void add_elements(const Op& op, const uint8_t* left, const uint8_t* right, int64_t n, uint8_t* out) {
+static inline void add_elements(const Op& op, const uint8_t* left, const uint8_t* right, int64_t n, uint8_t* out) {
   const int32_t a = (int32_t)op.coefficients[0], b = (int32_t)op.coefficients[1], constant = (int32_t)op.constant;
   const int32_t low = (int32_t)op.low, high = (int32_t)op.high;
   const S *x = reinterpret_cast<const S*>(left), *y = reinterpret_cast<const S*>(right);
   S* z = reinterpret_cast<S*>(out);
-#pragma GCC ivdep
-  for (int64_t c = 0; c < n; ++c) {
-    const int32_t sum = a * x[c] + b * y[c] + constant;
-    z[c] = (S)(sum < low ? low : sum > high ? high : sum);
+  const auto one = [=](int32_t l, int32_t r) {
+    const int32_t sum = a * l + b * r + constant;
+    return (S)(sum < low ? low : sum > high ? high : sum);
+  };
+  int64_t c = 0;
+  for (; c + kUnit <= n; c += kUnit) {  // known lengths become vector code without a rest
+    S some[kUnit];
+    for (int i = 0; i < kUnit; ++i) some[i] = one(x[c + i], y[c + i]);
+    std::memcpy(z + c, some, sizeof some);
   }
+  for (; c < n; ++c) z[c] = one(x[c], y[c]);
 }
 
 // Rows of one element type, added without a detour: streams.

@@ -47,7 +47,7 @@ static inline void encode_planes(const T* in, int planes, int channels, uint64_t
     for (int i = 0; i < n; ++i) bytes[i] = (uint8_t)in[w * 64 + i];
     for (int q = 0; q < planes; ++q) {
       uint64_t word = 0;
-      for (int g = 0; g < 8; ++g) {  // the lowest bits of eight bytes meet in the highest byte
+      for (int g = 0; g * 8 < n; ++g) {  // the lowest bits of eight bytes meet in the highest byte
         uint64_t eight;
         std::memcpy(&eight, bytes + 8 * g, 8);
         word |= ((((eight >> q) & 0x0101010101010101ull) * 0x0102040810204080ull) >> 56) << (8 * g);

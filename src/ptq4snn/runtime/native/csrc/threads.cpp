@@ -17,6 +17,16 @@ inline void rest_a_moment() {
 #endif
 }
 
+// Whether something came to be while we looked; to sleep and to be woken takes longer than most of what is waited for.
+template <class Is>
+bool look(const Is& is) {
+  for (int i = 0; i < kLooks; ++i) {
+    if (is()) return true;
+    rest_a_moment();
+  }
+  return false;
+}
+
 // Taken by whoever forks, and given back in both processes.
 pthread_mutex_t exchanging = PTHREAD_MUTEX_INITIALIZER;
 
@@ -42,10 +52,7 @@ void Barrier::wait() {
     changed_.notify_all();
     return;
   }
-  for (int i = 0; i < kLooks; ++i) {
-    if (round_.load(std::memory_order_acquire) != round) return;
-    rest_a_moment();
-  }
+  if (look([&] { return round_.load(std::memory_order_acquire) != round; })) return;
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return round_.load(std::memory_order_acquire) != round; });
 }
@@ -56,8 +63,9 @@ struct Team::Crew {
   std::mutex mutex;
   std::condition_variable begins, ends;
   Barrier barrier;
-  uint64_t job = 0;
-  int members = 0, busy = 0;
+  std::atomic<uint64_t> job{0};  // changed with the mutex, looked at without
+  std::atomic<int> busy{0};
+  int members = 0;
   bool stop = false;
   Work work = nullptr;
   void* context = nullptr;
@@ -65,6 +73,7 @@ struct Team::Crew {
   void member(int thread) {
     uint64_t done = 0;
     for (;;) {
+      look([&] { return job.load(std::memory_order_acquire) != done; });
       {
         std::unique_lock<std::mutex> lock(mutex);
         begins.wait(lock, [&] { return stop || (job != done && thread < members); });
@@ -117,6 +126,7 @@ void Team::run(int count, Work work, void* context) {
   }
   if (count > 1) c.begins.notify_all();
   work(context, 0, c.barrier);
+  if (look([&] { return c.busy.load(std::memory_order_acquire) == 0; })) return;
   std::unique_lock<std::mutex> lock(c.mutex);
   c.ends.wait(lock, [&] { return c.busy == 0; });
 }

@@ -116,6 +116,7 @@ struct Call {
   uint8_t* scratch;                                        // of the thread, aligned to 64
   int64_t scratch_bytes;
   hot::Path path;
+  int32_t word, words;  // of the output's channels, 64 to a word: those it is to make; words 0: all
 };
 
 namespace hot {

@@ -18,7 +18,6 @@ struct Chunk {
   int word;
 };
 
-static inline int parts(int n, int most) { return (n + most - 1) / most; }
 static inline int balanced(int n, int most) { return parts(n, parts(n, most)); }
 
 // All chunks of a projection one after another; words are innermost. `halves`: rows of a tap and tile.

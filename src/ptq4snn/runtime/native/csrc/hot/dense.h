@@ -1,13 +1,10 @@
 // Dense sums: every input value times its row of weights. Values are bytes (AVX-512 VNNI; AVX2 where products of two
-// fit 16 bits), int16 or int32.
-//
-// Inputs are copied to rows [position][step][k], k = channels padded to the group of values that one instruction
-// takes; padding taps read rows of their own. Weights of a tile are [tap][k / group][64][group].
+// fit 16 bits), int16 or int32. Inputs are lines (lines.h); weights of a tile are [tap][k / group][64][group], where
+// the taps of a line may be one.
 #pragma once
 
 #include "dots.h"
-#include "ranges.h"
-#include "values.h"
+#include "lines.h"
 
 namespace ptq {
 namespace hot {
@@ -19,65 +16,56 @@ struct Dense {
   typedef Dot<X> D;
   const Layer& l;
   const Source& source;
-  int first, last, steps, k, offset;  // input positions, steps of the input, padded channels, added to every value
-  X *pad, *values;                    // zeros of one position, then the positions
+  Lines<X> lines;
+  int steps, above, taps, k;  // steps of the input, lines under the window, taps of all of them, numbers under one
   typename D::B* weights;
   int32_t* start;  // [64] what sums begin at: the offset taken off
   const X** pointers;
-  int32_t* room;  // taps of a position
+  int32_t* room;  // lines under the window
 
-  // `range` bounds the positions of the input; with a null arena this only counts.
-  Dense(const Layer& layer, const Source& s, int first_, int last_, Arena& arena) : l(layer), source(s) {
-    first = first_, last = last_, steps = steps_of(s);
-    k = (int)round_up(l.cin, D::group);
-    offset = sizeof(X) == 1 && s.rows && s.rows->type != Type::U8 ? 128 : 0;
-    const size_t position = (size_t)steps * k;
-    pad = arena.take<X>(position * (size_t)(last - first + 1) + kTile);  // rows of spikes are written in whole tiles
-    values = pad ? pad + position : nullptr;
-    weights = arena.take<typename D::B>((size_t)l.taps * k * kTile);
+  // Inputs [first, last), outputs [begin, end); with a null arena this only counts, for any range as long.
+  Dense(const Layer& layer, const Source& s, int first, int last, int begin, int end, Arena& arena)
+      : l(layer), source(s), lines(layer, s, D::group, first, last, begin, end, arena) {
+    steps = lines.steps, k = lines.k;
+    above = l.taps / lines.axis.kernel, taps = above * lines.taps();
+    weights = arena.take<typename D::B>((size_t)taps * k * kTile);
     start = arena.take<int32_t>(kTile);
-    pointers = arena.take<const X*>((size_t)l.taps * kDotRows);
+    pointers = arena.take<const X*>((size_t)taps);
     room = arena.take<int32_t>((size_t)l.taps);
   }
 
-  void copy_inputs() {
-    for (int i = 0; i < steps * k; ++i) pad[i] = (X)offset;
-    if (source.spikes && sizeof(X) == 1) return spread_spikes(reinterpret_cast<uint8_t*>(values));
-    for (int64_t row = 0; row < (int64_t)(last - first) * steps; ++row) {
-      X* out = values + row * k;
-      copy_values(source, (int64_t)first * steps + row, offset, out);
-      for (int c = l.cin; c < k; ++c) out[c] = 0;
+  // Weights of the numbers [c, c + group) under a tap of the lines.
+  void expand_group(const uint8_t* packed, int tap, int c, typename D::B* out) const {
+    const int within = lines.merged ? c / lines.each : 0;
+    if (!lines.merged || l.cin > 64) {
+      c -= within * lines.each;
+      const int own = lines.merged ? tap * lines.axis.kernel + within : tap;
+      return D::expand(packed, packed_row(l.taps, l.cin, own, c), min_int(D::group, l.cin - c), l.bits, out);
     }
-  }
-
-  // Rows one after the other: what a tile writes behind its row, the next row writes again.
-  void spread_spikes(uint8_t* out) const {
-    const Spikes& s = *source.spikes;
-    const uint64_t* words = s.data + (int64_t)first * steps * s.planes * s.words;
-    for (int64_t row = 0; row < (int64_t)(last - first) * steps; ++row, out += k, words += s.planes * s.words)
-      for (int w = 0; w < s.words; ++w) decode_words(words + w, s.planes, s.words, out + w * 64);
+    const int all = lines.axis.kernel * l.cin;  // rows of a line's taps follow each other
+    D::expand(packed, (int64_t)tap * all + c, min_int(D::group, all - c), l.bits, out);
   }
 
   void expand(int tile) {
     const uint8_t* packed = static_cast<const uint8_t*>(l.weights) + tile_bytes((int64_t)l.taps * l.cin, l.bits) * tile;
     typename D::B* out = weights;
-    for (int tap = 0; tap < l.taps; ++tap)
-      for (int c = 0; c < k; c += D::group, out += kTile * D::group)
-        D::expand(packed, packed_row(l.taps, l.cin, tap, c), min_int(D::group, l.cin - c), l.bits, out);
+    for (int tap = 0; tap < taps; ++tap)
+      for (int c = 0; c < k; c += D::group, out += kTile * D::group) expand_group(packed, tap, c, out);
     std::memset(start, 0, kTile * sizeof(int32_t));
-    if (offset == 0) return;
+    if (lines.offset == 0) return;
     for (int64_t r = 0; r < (int64_t)l.taps * l.cin; ++r) {
       int8_t w[kTile];
       decode_row(packed, r, l.bits, w);
-      for (int c = 0; c < kTile; ++c) start[c] = (int32_t)((uint32_t)start[c] - (uint32_t)(offset * w[c]));
+      for (int c = 0; c < kTile; ++c) start[c] = (int32_t)((uint32_t)start[c] - (uint32_t)(lines.offset * w[c]));
     }
   }
 
-  // Inputs of the next position at step 0.
-  void find_inputs(TapWalk& walk, const X** out) const {
-    const int32_t* from = walk.next();
-    const int64_t position = (int64_t)steps * k;
-    for (int tap = 0; tap < l.taps; ++tap) out[tap] = values + max_int(from[tap] - first, -1) * position;  // -1: pad
+  // Where output `o` of an output line reads, at step 0.
+  void find_inputs(int output_line, int o) const {
+    lines.above(output_line, above, room);
+    const X** out = pointers;
+    for (int i = 0; i < above; ++i)
+      for (int x = 0; x < lines.taps(); ++x) *out++ = lines.at(room[i], o, x);
   }
 
   // The largest product of a value and a weight.
@@ -88,23 +76,12 @@ struct Dense {
 
   // Sums of positions [begin, end) of a tile at the input's steps into acc [position][step][64].
   void run(int tile, int begin, int end, int32_t* acc) {
-    const int64_t rows = (int64_t)(end - begin) * steps;
-    const int channels = min_int(kTile, l.cout - tile * kTile);
-    const X** before = nullptr;
-    TapWalk walk(taps_of(l), begin, room);
-    int t = 0;  // of the next row
-    for (int64_t row = 0; row < rows; row += kDotRows) {
-      const int n = (int)(rows - row < kDotRows ? rows - row : kDotRows);
-      for (int m = 0; m < n; ++m) {
-        const X** inputs = pointers + m * l.taps;
-        if (t == 0)
-          find_inputs(walk, inputs);
-        else
-          for (int tap = 0; tap < l.taps; ++tap) inputs[tap] = before[tap] + k;
-        before = inputs;
-        if (++t == steps) t = 0;
-      }
-      D::run({pointers, n, l.taps, k, weights, start, acc + row * kTile, channels}, most());
+    const int channels = min_int(kTile, l.cout - tile * kTile), width = lines.axis.out;
+    for (int p = begin; p < end;) {
+      const int o = p % width, n = min_int(width - o, end - p);
+      find_inputs(p / width, o);
+      D::run({pointers, n * steps, taps, k, weights, start, acc, channels}, most());
+      p += n, acc += (int64_t)n * steps * kTile;
     }
   }
 };

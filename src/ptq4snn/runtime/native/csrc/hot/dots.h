@@ -7,9 +7,7 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-constexpr int kDotRows = 12;  // output rows a time, at most
-
-// Inputs of some output rows: row m reads k values at a[m * taps + tap] under each of its taps. Weights are
+// Inputs of some output rows: row m reads k values at a[tap] + m * k under each of its taps. Weights are
 // [tap][k / group][64][group]; row m of acc [64] begins at `start`.
 template <class X, class B>
 struct Dots {
@@ -42,7 +40,7 @@ struct PlainDot {
     for (int m = 0; m < d.rows; ++m, acc += kTile) {
       std::memcpy(acc, d.start, kTile * sizeof(int32_t));
       for (int tap = 0; tap < d.taps; ++tap) {
-        const X* x = d.a[m * d.taps + tap];
+        const X* x = d.a[tap] + (int64_t)m * d.k;
         const B* w = d.weights + (int64_t)tap * d.k * kTile;
         for (int i = 0; i < d.k; ++i, w += kTile) {
           const int32_t value = x[i];
@@ -72,6 +70,21 @@ struct Pairs {
   }
 };
 
+// Places in R rows that are k apart: a pointer for every four of them.
+template <int R, class X>
+struct FourRows {
+  const X* of[(R + 3) / 4];
+  int64_t k, k3;
+
+  FourRows(const X* first, int64_t k_) : k(k_), k3(3 * k_) {
+    for (int i = 0; i < (R + 3) / 4; ++i) of[i] = first + 4 * i * k;
+  }
+  void go_on(int n) {
+    for (int i = 0; i < (R + 3) / 4; ++i) of[i] += n;
+  }
+  const X* at(int m) const { return of[m / 4] + (m % 4 == 3 ? k3 : m % 4 * k); }
+};
+
 // R output rows from row m on by V registers of channels from register v0 on.
 template <int R, int V, class F, class X, class B>
 static inline void dot_block(const Dots<X, B>& d, int m0, int v0) {
@@ -82,30 +95,33 @@ static inline void dot_block(const Dots<X, B>& d, int m0, int v0) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sum[m][v] = load<i32v>(d.start + (v0 + v) * kLanes);
   const i32v* w = reinterpret_cast<const i32v*>(d.weights) + v0;
-  const X* const* x = d.a + (int64_t)m0 * d.taps;
-  for (int tap = 0; tap < d.taps; ++tap, ++x)
-    for (int i = 0; i < d.k; i += F::group, w += kRow) {
+  const int64_t k = d.k;
+  for (int tap = 0; tap < d.taps; ++tap) {
+    FourRows<R, X> x(d.a[tap] + m0 * k, k);
+    for (int64_t i = 0; i < k; i += F::group, w += kRow, x.go_on(F::group)) {
       i32v row[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) row[v] = w[v];
 #pragma GCC unroll 12
       for (int m = 0; m < R; ++m) {
-        const i32v value = same(load<int32_t>(x[m * d.taps] + i));
+        const i32v value = same(load<int32_t>(x.at(m)));
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[m][v] = F::dot(sum[m][v], value, row[v]);
       }
     }
+  }
 #pragma GCC unroll 12
   for (int m = 0; m < R; ++m)
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) store(d.acc + (m0 + m) * kTile + (v0 + v) * kLanes, sum[m][v]);
 }
 
-// All rows, R at a time, the rest one by one.
+// All rows, R at a time, the rest by fours and one by one.
 template <int R, int V, class Each>
 static inline void dot_columns(int rows, const Each& each) {
   int m = 0;
   for (; m + R <= rows; m += R) each.template block<R, V>(m);
+  for (; m + 4 <= rows; m += 4) each.template block<4, V>(m);
   for (; m < rows; ++m) each.template block<1, V>(m);
 }
 
@@ -229,16 +245,16 @@ static inline void byte_block(const Dots<uint8_t, int8_t>& d, int most, int m0, 
       }
   };
   const i32v* w = reinterpret_cast<const i32v*>(d.weights) + v0;
-  const uint8_t* const* x = d.a + (int64_t)m0 * d.taps;
   int left = most;
-  for (int tap = 0; tap < d.taps; ++tap, ++x)
+  for (int tap = 0; tap < d.taps; ++tap) {
+    FourRows<R, uint8_t> x(d.a[tap] + (int64_t)m0 * d.k, d.k);
     for (int i = 0; i < d.k;) {
       const int end = min_int(d.k, i + 4 * left);
       left -= (end - i) / 4;
-      for (; i < end; i += 4, w += kRow) {
+      for (; i < end; i += 4, w += kRow, x.go_on(4)) {
 #pragma GCC unroll 6
         for (int m = 0; m < R; ++m) {
-          const i32v value = same(load<int32_t>(x[m * d.taps] + i));
+          const i32v value = same(load<int32_t>(x.at(m)));
 #pragma GCC unroll 2
           for (int v = 0; v < V; ++v) {
             const __m256i products = _mm256_maddubs_epi16((__m256i)value, (__m256i)w[v]);
@@ -248,6 +264,7 @@ static inline void byte_block(const Dots<uint8_t, int8_t>& d, int most, int m0, 
       }
       if (left == 0) flush(), left = most;
     }
+  }
   flush();
 }
 

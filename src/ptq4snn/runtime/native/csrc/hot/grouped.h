@@ -4,7 +4,7 @@
 #pragma once
 
 #include "dense.h"
-#include "masked.h"
+#include "depthwise.h"
 
 namespace ptq {
 namespace hot {
@@ -147,8 +147,8 @@ static inline bool fits_words(const Source& s) { return s.spikes || s.rows->type
 static size_t grouped_scratch(const Grouped& g, const Source& s, int, int range) {
   Arena arena = {nullptr, 0};
   const int positions = input_room(g.layer, s, range);
-  if (by_masks(g, s)) {
-    MaskedSums sums(g.layer, *s.spikes, arena);
+  if (is_depthwise(g, s)) {
+    Depthwise sums(g.layer, s, 0, positions, 0, range, arena);
   } else if (fits_words(s)) {
     GroupedSums<int16_t> sums(g, s, 0, positions, arena);
   } else {
@@ -161,7 +161,7 @@ static size_t grouped_scratch(const Grouped& g, const Source& s, int, int range)
 static void grouped_rows(const Grouped& g, const Source& s, int steps, const RowsOut& out, int begin, int end,
                          const Scratch& scratch) {
   Arena arena = {static_cast<char*>(scratch.data), 0};
-  if (by_masks(g, s)) return run_masked(g, s, steps, out, begin, end, arena);
+  if (is_depthwise(g, s)) return run_depthwise(g, s, steps, out, begin, end, arena);
   fits_words(s) ? run_grouped<int16_t>(g, s, steps, out, begin, end, arena)
                 : run_grouped<int32_t>(g, s, steps, out, begin, end, arena);
 }

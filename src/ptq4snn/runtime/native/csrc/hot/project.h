@@ -26,7 +26,7 @@ static inline int block_of(bool one_expansion, int steps, int range) {
 
 template <class X, class Sink>
 static void dense_blocks(Dense<X>& dense, Sink& sink, int begin, int end, int block, int32_t* acc) {
-  dense.copy_inputs();
+  dense.lines.copy();
   for (int b = begin; b < end; b += block) {
     const int e = min_int(end, b + block);
     sink.open(b, e);
@@ -59,7 +59,7 @@ static inline Width width_of(const Layer& l, const Source& s) {
 template <class X, class Sink>
 static void run_dense(const Layer& l, const Source& s, Sink& sink, int begin, int end, int first, int last,
                       Arena& arena) {
-  Dense<X> dense(l, s, first, last, arena);
+  Dense<X> dense(l, s, first, last, begin, end, arena);
   const int block = block_of(l.cout <= kTile, dense.steps, end - begin);
   int32_t* acc = arena.take<int32_t>((size_t)block * dense.steps * kTile);
   dense_blocks(dense, sink, begin, end, block, acc);
@@ -120,7 +120,7 @@ static void run_project(const Layer& l, const Source& s, Sink& sink, const Image
 template <class X>
 static size_t dense_scratch(const Layer& l, const Source& s, int positions, int range) {
   Arena arena = {nullptr, 0};
-  Dense<X> dense(l, s, 0, positions, arena);
+  Dense<X> dense(l, s, 0, positions, 0, range, arena);
   arena.take<int32_t>((size_t)block_of(l.cout <= kTile, dense.steps, range) * dense.steps * kTile);
   return arena.used;
 }

@@ -20,7 +20,7 @@ static Currents<X> currents_of(const Layer& l, const X* sums, int source_steps, 
   x.shift = l.shift;
   x.bias = l.bias ? l.bias + channel : no_bias();
   x.bias_row = l.bias ? l.bias_row : nullptr;
-  x.bias_stride = padded(l.cout);
+  x.bias_stride = l.bias_stride;
   return x;
 }
 
@@ -71,13 +71,14 @@ struct NeuronSink {
   }
 };
 
-// The rescale of 64 channels in float64: m * 2^-n and y * m are exact there (products are proven below 2^53), and
-// adding 1.5 * 2^52 rounds halves to even.
+// The rescale of 64 channels in float64: m * 2^-n and y * m are exact there, as products are proven to
+// be.
 struct Rescale {
-  double by[kTile], lo = 0.0, hi = 0.0;
+  double by[kTile];
+  f64v lo, hi;
 
   void set(const Layer& l, int channel) {
-    lo = l.lo, hi = l.hi;
+    lo = f64v{} + l.lo, hi = f64v{} + l.hi;
     for (int c = 0; c < kTile; ++c) {
       const uint64_t power = (uint64_t)(1023 - l.rescale_n[channel + c]) << 52;
       double scale;
@@ -86,15 +87,8 @@ struct Rescale {
     }
   }
 
-  void apply(int32_t* y, int width) const {
-    constexpr double kRound = 6755399441055744.0;
-    for (int c = 0; c < width; ++c) {
-      double x = y[c] * by[c];
-      x = x < lo ? lo : x;
-      x = x > hi ? hi : x;
-      y[c] = (int32_t)((x + kRound) - kRound);
-    }
-  }
+  // Channels from c on.
+  i32v operator()(const i32v& y, int c) const { return scaled(y, by + c, lo, hi); }
 };
 
 struct RowsSink {
@@ -111,20 +105,43 @@ struct RowsSink {
   template <class X>
   void tile(int channel, int begin, int end, const X* sums, int source_steps) {
     const Currents<X> x = currents_of(l, sums, source_steps, channel);
-    const int n = min_int(kTile, l.cout - channel), width = (int)round_up(n, kUnit);
+    switch (out.type) {
+      case Type::U8: return some<uint8_t>(channel, begin, end, x, 0);
+      case Type::S8: return some<uint8_t>(channel, begin, end, x, 128);
+      case Type::I8: return some<int8_t>(channel, begin, end, x, 0);
+      case Type::I16: return some<int16_t>(channel, begin, end, x, 0);
+      case Type::I32: return some<int32_t>(channel, begin, end, x, 0);
+    }
+  }
+
+  template <class O, class X>
+  void some(int channel, int begin, int end, const Currents<X>& x, int offset) {
+    if (!l.rescale_m) return write<O, false>(channel, begin, end, x, Rescale(), offset);
     Rescale rescale;
-    if (l.rescale_m) rescale.set(l, channel);
-    char* data = static_cast<char*>(out.data);
-    for (int p = begin; p < end; ++p)
-      for (int t = 0; t < steps; ++t) {
+    rescale.set(l, channel);
+    write<O, true>(channel, begin, end, x, rescale, offset);
+  }
+
+  template <class O, bool rescales, class X>
+  void write(int channel, int begin, int end, const Currents<X>& x, const Rescale& rescale, int offset) {
+    const int n = min_int(kTile, l.cout - channel), whole = n - n % kLanes;
+    O* to = static_cast<O*>(out.data) + (int64_t)begin * steps * out.channels + channel;
+    for (int p = begin; p < end; ++p) {
+      const int32_t* bias = x.bias_at(p);
+      for (int t = 0; t < steps; ++t, to += out.channels) {
         const X* row = x.at(p - begin, t);
-        const int32_t* bias = x.bias_at(p);
-        int32_t y[kTile];
-        for (int c = 0; c < width; ++c) y[c] = (int32_t)(((uint32_t)(int32_t)row[c] << x.shift) + (uint32_t)bias[c]);
-        if (l.rescale_m) rescale.apply(y, width);
-        const int64_t at = ((int64_t)p * steps + t) * out.channels + channel;
-        write_values(y, n, out.type, data + at * size_of(out.type));
+        const auto value = [&](int c) {
+          const u32v y = ((u32v)load_lanes(row + c) << x.shift) + load<u32v>(bias + c);
+          return (rescales ? rescale((i32v)y, c) : (i32v)y) + offset;
+        };
+        for (int c = 0; c < whole; c += kLanes) store_lanes(to + c, value(c));
+        if (whole < n) {
+          O rest[kLanes];
+          store_lanes(rest, value(whole));
+          std::memcpy(to + whole, rest, sizeof(O) * (size_t)(n - whole));
+        }
       }
+    }
   }
 };
 

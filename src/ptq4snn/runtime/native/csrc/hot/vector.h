@@ -89,8 +89,21 @@ static inline i32v load_lanes(const int8_t* p) {
 
 // The inverse, of numbers that fit.
 static inline void store_lanes(int32_t* p, const i32v& x) { store(p, x); }
-static inline void store_lanes(int16_t* p, const i32v& x) { store(p, __builtin_convertvector(x, i16h)); }
-static inline void store_lanes(int8_t* p, const i32v& x) { store(p, __builtin_convertvector(x, i8q)); }
+static inline void store_lanes(int16_t* p, const i32v& x) {
+#if defined(PTQ_AVX512)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16((__m512i)x));
+#else
+  store(p, __builtin_convertvector(x, i16h));
+#endif
+}
+static inline void store_lanes(int8_t* p, const i32v& x) {
+#if defined(PTQ_AVX512)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8((__m512i)x));
+#else
+  store(p, __builtin_convertvector(x, i8q));
+#endif
+}
+static inline void store_lanes(uint8_t* p, const i32v& x) { store_lanes(reinterpret_cast<int8_t*>(p), x); }
 
 // Comparisons: a mask, its bits, and values where it is not set.
 #if defined(PTQ_AVX512)
@@ -137,6 +150,41 @@ static inline uint32_t lane_bits(const Mask& mask) {
 }
 #endif
 
+// The integers nearest to y * by, halves to even, between lo and hi; `by` has kLanes numbers, products are
+// exact.
+typedef double f64v __attribute__((vector_size(kBytes)));
+
+static inline i32v scaled(const i32v& y, const double* by, const f64v& lo, const f64v& hi) {
+  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
+#if defined(PTQ_AVX512)
+  const auto half = [&](__m256i part, const double* with) {
+    const __m512d x = _mm512_mul_pd(_mm512_cvtepi32_pd(part), _mm512_loadu_pd(with)), round = _mm512_set1_pd(kRound);
+    const __m512d in = _mm512_min_pd(_mm512_max_pd(x, (__m512d)lo), (__m512d)hi);
+    return _mm512_cvttpd_epi32(_mm512_sub_pd(_mm512_add_pd(in, round), round));
+  };
+  const __m256i low = half(_mm512_castsi512_si256((__m512i)y), by);
+  const __m256i high = half(_mm512_extracti64x4_epi64((__m512i)y, 1), by + 8);
+  return (i32v)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+#elif defined(PTQ_AVX2)
+  const auto half = [&](__m128i part, const double* with) {
+    const __m256d x = _mm256_mul_pd(_mm256_cvtepi32_pd(part), _mm256_loadu_pd(with)), round = _mm256_set1_pd(kRound);
+    const __m256d in = _mm256_min_pd(_mm256_max_pd(x, (__m256d)lo), (__m256d)hi);
+    return _mm256_cvttpd_epi32(_mm256_sub_pd(_mm256_add_pd(in, round), round));
+  };
+  return (i32v)_mm256_set_m128i(half(_mm256_extracti128_si256((__m256i)y, 1), by + 4),
+                                half(_mm256_castsi256_si128((__m256i)y), by));
+#else
+  i32v out;
+  for (int i = 0; i < kLanes; ++i) {
+    double x = y[i] * by[i];
+    x = x < lo[0] ? lo[0] : x;
+    x = x > hi[0] ? hi[0] : x;
+    out[i] = (int32_t)((x + kRound) - kRound);
+  }
+  return out;
+#endif
+}
+
 static inline f32v to_float(const i32v& a) { return __builtin_convertvector(a, f32v); }
 static inline i32v to_int(const f32v& a) { return __builtin_convertvector(a, i32v); }
 
@@ -153,6 +201,7 @@ static inline f32v multiply_add(const f32v& a, const f32v& b, const f32v& c) {
 
 static inline int min_int(int a, int b) { return a < b ? a : b; }
 static inline int max_int(int a, int b) { return a > b ? a : b; }
+static inline int parts(int n, int most) { return (n + most - 1) / most; }
 static inline int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
 // Left shift without overflow.

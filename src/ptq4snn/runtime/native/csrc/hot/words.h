@@ -14,10 +14,16 @@ static inline const uint64_t* words_at(const Spikes& s, int p, int t) {
   return s.data + row * s.planes * s.words;
 }
 
-// o = x + y of rows of `words` words: carry logic, plane by plane.
+// Words [first, last) of rows, `words` to a plane.
+struct WordRange {
+  int words, first, last;
+};
+
+// o = x + y of some words of a row: carry logic, plane by plane.
 template <int A, int B, int O>
-static inline void add_planes(const uint64_t* x, const uint64_t* y, int words, uint64_t* o) {
-  for (int w = 0; w < words; ++w) {
+static inline void add_planes(const uint64_t* x, const uint64_t* y, const WordRange& r, uint64_t* o) {
+  const int words = r.words;
+  for (int w = r.first; w < r.last; ++w) {
     uint64_t carry = 0;
 #pragma GCC unroll 3
     for (int q = 0; q < O; ++q) {
@@ -29,26 +35,29 @@ static inline void add_planes(const uint64_t* x, const uint64_t* y, int words, u
 }
 
 template <int A, int B, int O>
-static void add_rows(const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end) {
+static void add_rows(const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end,
+                     const WordRange& range) {
   const int words = a.words;
   const int64_t x_step = a.steps > 1 ? A * words : 0, y_step = b.steps > 1 ? B * words : 0;
   for (int p = begin; p < end; ++p) {
     const uint64_t *x = words_at(a, p, 0), *y = words_at(b, p, 0);
     uint64_t* o = out + (int64_t)p * steps * O * words;
-    for (int t = 0; t < steps; ++t, x += x_step, y += y_step, o += O * words) add_planes<A, B, O>(x, y, words, o);
+    for (int t = 0; t < steps; ++t, x += x_step, y += y_step, o += O * words) add_planes<A, B, O>(x, y, range, o);
   }
 }
 
-typedef void (*AddRows)(const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end);
+typedef void (*AddRows)(const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end,
+                        const WordRange& range);
 
-static void add_spikes(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end) {
+static void add_spikes(const Spikes& a, const Spikes& b, int steps, int planes, uint64_t* out, int begin, int end,
+                       int first_word, int last_word) {
 #define PTQ_EACH(A, B) \
   { add_rows<A, B, 1>, add_rows<A, B, 2>, add_rows<A, B, 3> }
   static const AddRows kAll[3][3][3] = {{PTQ_EACH(1, 1), PTQ_EACH(1, 2), PTQ_EACH(1, 3)},
                                         {PTQ_EACH(2, 1), PTQ_EACH(2, 2), PTQ_EACH(2, 3)},
                                         {PTQ_EACH(3, 1), PTQ_EACH(3, 2), PTQ_EACH(3, 3)}};
 #undef PTQ_EACH
-  kAll[a.planes - 1][b.planes - 1][planes - 1](a, b, steps, out, begin, end);
+  kAll[a.planes - 1][b.planes - 1][planes - 1](a, b, steps, out, begin, end, {a.words, first_word, last_word});
 }
 
 static void logic_spikes(Logic how, const Spikes& a, const Spikes& b, int steps, uint64_t* out, int begin, int end) {
