@@ -54,3 +54,18 @@ def test_the_generator_decides() -> None:
     first, again, other = (augment(x, y, "crop-flip", 2, generator(s))[0] for s in (1, 1, 2))
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert augment(x, y, "none", 2, generator())[0] is x
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 8, 12), (40, 4, 2, 8, 12)])
+def test_a_square_is_erased_inside_and_nothing_else(shape: tuple[int, ...]) -> None:
+    x = torch.rand(shape, generator=generator(1)) + 1.0
+    plain, _ = augment(x, torch.zeros(40), "crop-flip", 0, generator())
+    out, _ = augment(x, torch.zeros(40), "crop-flip-erase", 0, generator())
+    places = set()
+    for a, b in zip(plain.flatten(1, -3), out.flatten(1, -3), strict=True):
+        gone = (b == 0).all(0)  # [H, W]
+        assert torch.equal(a * ~gone, b)
+        rows, columns = gone.any(1).nonzero().flatten(), gone.any(0).nonzero().flatten()
+        assert len(rows) == len(columns) == 2 and int(gone.sum()) == 4
+        places.add((int(rows[0]), int(columns[0])))
+    assert len(places) > 20 and max(r for r, _ in places) == 6 and max(c for _, c in places) == 10

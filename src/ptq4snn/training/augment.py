@@ -1,4 +1,4 @@
-"""Random crops and flips of a batch: images with class numbers or label maps, event frames."""
+"""Random crops, flips and erased squares of a batch: images with class numbers or label maps, event frames."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ def augment(
     """x [B, ..., H, W] and y [B] or [B, H, W], each sample in its own way, maps with images."""
     if kind == "none":
         return x, y
-    flip = torch.rand(len(x), generator=generator) < 0.5 if kind.endswith("flip") else None
+    flip = torch.rand(len(x), generator=generator) < 0.5 if "flip" in kind else None
     offsets = torch.randint(0, 2 * margin + 1, (len(x), 2), generator=generator)
     maps = y.dim() == 3
     x = moved(x, offsets, margin, flip, 0.0)
+    if kind.endswith("erase"):
+        x = erased(x, generator)
     return x, moved(y, offsets, margin, flip, VOID) if maps else y
 
 
@@ -36,3 +38,20 @@ def moved(x: Tensor, offsets: Tensor, margin: int, flip: Tensor | None, fill: fl
     batch = torch.arange(len(x)).view(-1, 1, 1, 1)
     maps = torch.arange(flat.shape[1]).view(1, -1, 1, 1)
     return flat[batch, maps, rows.view(len(x), 1, -1, 1), columns.view(len(x), 1, 1, -1)].view(x.shape)
+
+
+def erased(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Each sample with a square of a quarter of its shorter side set to 0, somewhere inside (cutout)."""
+    size = max(min(x.shape[-2:]) // 4, 1)
+    hit = [
+        _stretch(torch.randint(0, side - size + 1, (len(x), 1), generator=generator), size, side)
+        for side in x.shape[-2:]
+    ]  # [B, H], [B, W]
+    square = hit[0].unsqueeze(2) & hit[1].unsqueeze(1)
+    return x.masked_fill(square.view(len(x), *[1] * (x.dim() - 3), *x.shape[-2:]), 0.0)
+
+
+def _stretch(first: Tensor, size: int, side: int) -> Tensor:
+    """Which of 0 .. side - 1 are in first .. first + size - 1; first [B, 1]."""
+    place = torch.arange(side)
+    return (place >= first) & (place < first + size)

@@ -22,7 +22,7 @@ __all__ = ["AUGMENTATIONS", "Stage", "TrainingRecipe", "built_in_recipes"]
 
 KINDS = ("spiking", "rate")
 OPTIMIZERS = ("adamw", "sgd")
-AUGMENTATIONS = ("none", "crop", "crop-flip")
+AUGMENTATIONS = ("none", "crop", "crop-flip", "crop-flip-erase")
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -59,7 +59,8 @@ class TrainingRecipe:
         argument for the model's own.
     stages: one after the other, each with a new optimizer, starting from the weights before it.
     optimizer: adamw, or sgd with Nesterov momentum 0.9; weight_decay spares norms and biases.
-    augmentation: none, crop (of the input padded by `margin` pixels, the same for all frames), crop-flip.
+    augmentation: none, crop (of the input padded by `margin` pixels, the same for all frames), crop-flip,
+        crop-flip-erase (a square of a quarter of the side is set to 0, too).
     norm_gain: the norms start at it; LIF neurons that halve their input are silent at 1.
     clip: limit of the gradient's norm, 0 for none.
     precision: bfloat16 multiplies in 16 bits where torch's autocast does (weights, updates and the watch on
