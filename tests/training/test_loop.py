@@ -182,6 +182,22 @@ def test_other_weights_to_start_from_do_not_go_on(tmp_path: Path) -> None:
         run(tmp_path / "run", recipe(start=str(file)))
 
 
+def test_a_head_for_other_classes_starts_anew(tmp_path: Path) -> None:
+    file = tmp_path / "start.pt"
+    torch.manual_seed(3)
+    other = SEWResNet(widths=(8,), blocks=(1,), strides=(2,), stem=8, num_classes=5, T=3)
+    torch.save(other.state_dict(), file)
+    still = recipe(start=str(file), anew="fc", stages=(Stage("spiking", 1, 0.0),), clip=0.0)
+    found = run(tmp_path / "run", still)[0].state_dict()
+    weights = {k: v for k, v in other.state_dict().items() if "running" not in k and "tracked" not in k}
+    assert all(torch.equal(found[k], v) for k, v in weights.items() if not k.startswith("fc."))
+    assert found["fc.weight"].shape[0] == 2 and bool((found["fc.weight"] != 0).any())
+    with pytest.raises(CheckpointError, match="no weights in 'haed'"):
+        run(tmp_path / "run2", recipe(start=str(file), anew="haed"))
+    with pytest.raises(CheckpointError, match="wrong shape"):
+        run(tmp_path / "run3", recipe(start=str(file)))
+
+
 def test_a_place_is_written_whole_and_keeps_its_mode(tmp_path: Path) -> None:
     run(tmp_path)
     (tmp_path / "resume.pt").chmod(0o600)

@@ -13,6 +13,7 @@ from ptq4snn.checkpoint.fitting import check_fit, listing, own_tensors
 from ptq4snn.checkpoint.naming import COUNTER, adapt
 from ptq4snn.checkpoint.reading import read
 from ptq4snn.errors import CheckpointError
+from ptq4snn.files import short
 
 __all__ = ["Loaded", "load_checkpoint"]
 
@@ -43,22 +44,34 @@ class Loaded:
         return f"{self.path}: {self.matched} tensors, {'; '.join(parts)}" if parts else ""
 
 
-def load_checkpoint(model: nn.Module, path: str | Path) -> Loaded:
-    """Load `path` (safetensors, or torch.save of a state_dict, wrapped or not) into `model`."""
+def load_checkpoint(model: nn.Module, path: str | Path, anew: str = "") -> Loaded:
+    """Load `path` (safetensors, or torch.save of a state_dict, wrapped or not) into `model`.
+
+    What belongs to the module `anew` stays as it is in the model, such as a head for other classes.
+    """
     path = Path(path)
     content = read(path)
     named = adapt(model, content.state)
-    check_fit(model, named.state, path)
-    check_numbers(model, named.state, path)
-    model.load_state_dict(named.state, strict=False)  # only what is optional can still be missing
+    state = _without(model, named.state, anew) if anew else named.state
+    check_fit(model, state, path)
+    check_numbers(model, state, path)
+    model.load_state_dict(state, strict=False)  # only what is optional can still be missing
     return Loaded(
         path,
-        len(named.state),
+        len(state),
         named.renamed,
         named.ignored,
-        tuple(k for k in own_tensors(model) if k not in named.state),
+        tuple(k for k in own_tensors(model) if k not in state),
         content.average,
     )
+
+
+def _without(model: nn.Module, state: dict[str, Tensor], anew: str) -> dict[str, Tensor]:
+    """The file's tensors, those of a module replaced by the model's own."""
+    own = {k: v for k, v in own_tensors(model).items() if k.startswith(f"{anew}.")}
+    if not own:
+        raise CheckpointError(f"the model has no weights in {short(anew)!r} that could start anew")
+    return {k: v for k, v in state.items() if not k.startswith(f"{anew}.")} | own
 
 
 def check_numbers(model: nn.Module, state: dict[str, Tensor], path: Path) -> None:

@@ -54,12 +54,12 @@ TRAINED: dict[str, Entry] = {
         CIFAR,
         checkpoint="sdt-2-128-cifar10.safetensors",
     ),
-    "sdt-2-192-cifar100": Entry(
+    "sdt-2-128-cifar100": Entry(
         SpikeDrivenTransformer,
-        {"width": 192, "pooling": "0111", "num_classes": 100},
+        {"width": 128, "pooling": "0111", "num_classes": 100},
         "cifar100",
         CIFAR,
-        checkpoint="sdt-2-192-cifar100.safetensors",
+        checkpoint="sdt-2-128-cifar100.safetensors",
     ),
     "vgg8-32-cifar10": Entry(
         SpikingVGG,

@@ -115,8 +115,8 @@ class Trainer:
         if saved is not None:
             self.place, state, optimizer = saved
         elif self.recipe.start:
-            first = self.make(None)
-            load_checkpoint(first, self.recipe.start)
+            first = self.model(None, None)
+            load_checkpoint(first, self.recipe.start, self.recipe.anew)
             state = first.state_dict()
         if self.recipe.class_weights:
             ys = (y for _, y in SampleBatches(self.samples, 16, self.conduct.workers, self.training.tolist()))

@@ -71,6 +71,7 @@ class TrainingRecipe:
         it, not on the number of processes.
     start: a checkpoint whose weights the first stage starts from instead of random ones; norm_gain does not
         apply then.
+    anew: a module that keeps its random weights then, such as "head" where there are other classes.
     """
 
     model: str
@@ -89,12 +90,15 @@ class TrainingRecipe:
     seed: int = 0
     parts: int = 1
     start: str = ""
+    anew: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model:
             raise RecipeError(f"model must be a name, not {self.model!r}")
         if not isinstance(self.start, str):
             raise RecipeError(f"start must be a checkpoint's path, not {self.start!r}")
+        if not isinstance(self.anew, str) or (self.anew and not self.start):
+            raise RecipeError(f"anew must be a module's name, with a start, not {self.anew!r}")
         boolean("class_weights", self.class_weights)
         if not self.stages:
             raise RecipeError("stages must hold at least one [[stages]]")
