@@ -196,6 +196,7 @@ class Assembly:
             name=p.info.name,
             role=p.info.role,
             bits=p.weight.bits,
+            odd=p.weight.odd,
             scales=tuple(p.weight.scales.tolist()),
             lattice=tuple(p.lattice.tolist()),
             shift=p.shift,

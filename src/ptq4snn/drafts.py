@@ -4,8 +4,8 @@ Whoever makes a draft holds a lock on it until it is in its place, and a lock en
 writes into the same folder later sweeps it: drafts that nobody holds are a dead process's and are removed,
 and so are its locks (`ptq4snn.locks`). Nothing of another name is ever touched.
 
-Ctrl-C may come between any two instructions, also while a draft is being removed: names stand in a list before
-anything has them and until nothing has, and what is in the list when the process ends is removed then.
+Ctrl-C may come between any two instructions, also while a draft is being removed: names stand in a list
+before anything has them and until nothing has, and what is in it when the process ends is removed then.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from ptq4snn.words import (
     FLOAT_BITS,
     LEAKS,
     WEIGHT_ALLOCATIONS,
+    WEIGHT_LEVELS,
     WEIGHT_SCALES,
     WIDTHS,
     ZERO_POINTS,
@@ -59,6 +60,8 @@ class Recipe:
     weight_scales: error (least squared error of the weights); moments (with gptq: the scale with which it
         leaves the least error of the outputs, under the inputs as they are, where no joint search decides);
         or fit (moments below 4 bits, else error).
+    weight_levels: whole (-2 to 1 at two bits), or fit (of 2-bit weights odd multiples of the scale, -3, -1, 1
+        and 3, layer by layer wherever they come nearer).
     iterations: steps of adaround and brecq for each layer or block.
     reconstruction: what adaround and brecq keep as it was: potential (of the membranes behind the unit),
         current (outputs of its last projections, AdaRound's W x), or output (what the block hands on, behind
@@ -114,6 +117,7 @@ class Recipe:
     allocation: str = "fit"
     rounding: str = "sbc"
     weight_scales: str = "fit"
+    weight_levels: str = "fit"
     weight_allocation: str = "fit"
     iterations: int = 20_000
     reconstruction: str = "potential"
@@ -192,6 +196,7 @@ class Recipe:
         choice("arithmetic", self.arithmetic, ("integer", "float"))
         choice("leak", self.leak, LEAKS)
         choice("weight_scales", self.weight_scales, WEIGHT_SCALES)
+        choice("weight_levels", self.weight_levels, WEIGHT_LEVELS)
         choice("weight_allocation", self.weight_allocation, WEIGHT_ALLOCATIONS)
         choice("stream", self.stream, ("multiply", "shift"))
         if self.joint is not None:

@@ -5,7 +5,7 @@ bits      w4m4: 4-bit weights and a 4-bit state budget; w4m32 keeps the states, 
 presets   paper, best-fast, fast, default, best
 choices   any value of a field of choices: gptq, layerwise, uniform, replay, dither
 options   sequential, bias, threshold, zero-point, 3-bit, separate, competing, mixed-only, moments, fisher,
-          distil, one-width, mixed-widths
+          distil, one-width, mixed-widths, whole-levels
 goals     agreement-97, max-drop-0.5: the smallest model that keeps it; bits are found then
 """
 
@@ -21,8 +21,8 @@ from ptq4snn.overrides import COUPLINGS
 
 __all__ = [
     "ALLOCATIONS", "CHOICES", "CORRECTIONS", "ITERATED", "LEAKS", "OBJECTIVES", "OPTIONS", "PRESETS",
-    "RECONSTRUCTIONS", "ROUNDINGS", "STATE_ROUNDINGS", "WEIGHT_ALLOCATIONS", "WEIGHT_SCALES", "WIDTHS",
-    "ZERO_POINTS", "read_words",
+    "RECONSTRUCTIONS", "ROUNDINGS", "STATE_ROUNDINGS", "WEIGHT_ALLOCATIONS", "WEIGHT_LEVELS", "WEIGHT_SCALES",
+    "WIDTHS", "ZERO_POINTS", "read_words",
 ]  # fmt: skip
 
 ALLOCATIONS = ("fit", "uniform", "mpba", "benefit")
@@ -33,6 +33,7 @@ STATE_ROUNDINGS = ("even", "dither")
 CORRECTIONS = ("fit", "none", "bias", "threshold")
 ZERO_POINTS = ("none", "channel")
 WEIGHT_SCALES = ("fit", "error", "moments")
+WEIGHT_LEVELS = ("fit", "whole")
 WEIGHT_ALLOCATIONS = ("fit", "uniform", "mixed")
 RECONSTRUCTIONS = ("potential", "current", "output")
 LEAKS = ("exact", "power", "12-bit")
@@ -51,13 +52,14 @@ PAPER: dict[str, Any] = {
     "widths": (2, 4, 8), "uniform_competes": False, "joint": None, "stream": "shift", "lambda_mem": 1.0,
     "weight_scales": "error", "beta": None, "percentile": None, "sensitivity_batches": None,
     "reconstruction": "potential", "fisher": False, "distillation": 0, "weight_allocation": "uniform",
+    "weight_levels": "whole",
 }  # fmt: skip
 # what won on the trained checkpoints (docs/results.md), in seconds to a minute
 BEST_FAST: dict[str, Any] = {
     "rounding": "sbc", "coupling": "bridge", "allocation": "fit", "objective": "auto",
     "state_rounding": "even", "sequential": True, "correction": "fit", "zero_point": "channel",
     "joint": False, "weight_scales": "fit", "sensitivity_batches": "auto", "uniform_competes": True,
-    "distillation": 0, "weight_allocation": "fit",
+    "distillation": 0, "weight_allocation": "fit", "weight_levels": "fit",
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {"rounding": "nearest"},
@@ -78,6 +80,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "moments": {"weight_scales": "moments"},
     "one-width": {"weight_allocation": "uniform"},
     "mixed-widths": {"weight_allocation": "mixed"},
+    "whole-levels": {"weight_levels": "whole"},
     "fisher": {"fisher": True},
     "distil": {"distillation": 400},
 }

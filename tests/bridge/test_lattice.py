@@ -18,6 +18,7 @@ from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.models.neuron import LIF
 from ptq4snn.network.plan import Plan
+from ptq4snn.numerics.grid import quantize
 from ptq4snn.prepare import Prepared, prepare
 from ptq4snn.recipe import Recipe
 
@@ -304,8 +305,7 @@ def test_joint_search_is_never_worse_than_the_separate_one(
         hist = st.histogram.double()
 
         def objective(s: Tensor) -> Tensor:
-            lo, hi = -(2 ** (weights - 1)), 2 ** (weights - 1) - 1
-            q = (w / s[:, None]).round().clamp(lo, hi) * s[:, None]  # noqa: B023
+            q = quantize(w, s[:, None], weights, p.weight.odd) * s[:, None]  # noqa: B023
             e_w = (q - w).square().sum(1) / w.square().sum(1)  # noqa: B023
             s_c = neuron.scale / p.weight.scales * s  # noqa: B023
             e_m = SquaredError().error(st, neuron.theta, s_c[:, None] * ks, int(membrane)).amin(1)  # noqa: B023

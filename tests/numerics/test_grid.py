@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptq4snn.numerics.grid import interval_error, quantize, signed_range
+from ptq4snn.numerics.grid import interval_error, largest, numbered, on_levels, quantize, signed_range
 
 BITS = st.sampled_from([2, 3, 4, 8])
 
@@ -45,6 +45,25 @@ def test_quantize_finds_a_nearest_point(values: list[float], scale: float, bits:
         assert abs(Fraction(x) - int(q) * Fraction(scale)) <= least + Fraction(abs(x) + scale) * Fraction(
             1, 2**50
         )
+
+
+@given(st.lists(st.integers(-80, 80), min_size=1, max_size=20), st.integers(-6, 6), BITS)
+def test_odd_levels_are_the_nearest_ones(eighths: list[int], exponent: int, bits: int) -> None:
+    """Between two of them lie even numbers, halves of which go to the even q."""
+    scale = 2.0**exponent
+    x = torch.tensor(eighths, dtype=torch.float64) / 8 * scale
+    levels = range(-(2**bits) + 1, 2**bits, 2)
+    for value, q in zip((x / scale).tolist(), quantize(x, scale, bits, odd=True).tolist(), strict=True):
+        assert q == min(levels, key=lambda level: (abs(value - level), (level - 1) // 2 % 2))
+
+
+@pytest.mark.parametrize("bits", [2, 3])
+def test_odd_levels_and_their_numbers(bits: int) -> None:
+    q = torch.arange(*signed_range(bits))
+    levels = on_levels(q, odd=True)
+    assert torch.equal(numbered(levels, odd=True), q.float())
+    assert int(levels.min()) == -largest(bits, odd=True) == -(2**bits) + 1
+    assert torch.equal(on_levels(q, odd=False), q) and largest(bits) == signed_range(bits)[1]
 
 
 def sampled_error(a: float, b: float, step: float, bits: int, zero: int = 0, n: int = 100_000) -> float:

@@ -32,6 +32,23 @@ def test_per_channel(bits: int, seed: int) -> None:
     assert found == pytest.approx([brute_force(r, bits) for r in w.flatten(1).tolist()], rel=1e-12)
 
 
+@pytest.mark.parametrize("bits", [2, 3])
+def test_odd_levels(bits: int) -> None:
+    """Of many normal weights two bits lose less on odd levels than on whole ones."""
+
+    def error(row: list[float], s: float) -> float:
+        levels = [s * level for level in range(-(2**bits) + 1, 2**bits, 2)]
+        return sum(min((level - w) ** 2 for level in levels) for w in row)
+
+    w = torch.randn(3, 400, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    found = weight_scales(w, bits, odd=True).tolist()
+    for row, s in zip(w.tolist(), found, strict=True):
+        full = max(map(abs, row)) / (2**bits - 1)
+        best = min((full * f for f in FACTORS), key=lambda s: error(row, s))
+        assert error(row, s) == pytest.approx(error(row, best), rel=1e-9)
+        assert bits > 2 or error(row, s) < 0.85 * error_at(row, brute_force(row, bits), bits)
+
+
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_per_tensor(bits: int) -> None:
     w = torch.randn(4, 30, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

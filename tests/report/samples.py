@@ -174,7 +174,7 @@ def distributions(rng: random.Random, names: list[str]) -> Data:
     rows = [
         {
             "neuron": name, "channel": 7 + i, "which": which, "bits": (2, 4, 8)[i], "zero": 0, "k": 2 + i,
-            "scale": 0.9 / 2 ** (1 + 2 * i), "weight_bits": 4, "weight_scale": 0.02,
+            "scale": 0.9 / 2 ** (1 + 2 * i), "weight_bits": 4, "weight_odd": False, "weight_scale": 0.02,
             "weights": histogram(rng, 0.15), "states": histogram(rng, 0.4 * (i + 1)), "outside": 0.004 * i,
             "largest_weight": 0.15, "largest_state": 0.4 * (i + 1),
         }

@@ -161,6 +161,16 @@ def test_soft_weights_can_reach_both_neighbours_and_no_more() -> None:
         assert soft.value(soft.h()).tolist() == [expected]
 
 
+def test_soft_weights_on_odd_levels() -> None:
+    w = torch.tensor([[-9.0, -2.4, 0.2, 1.0, 7.0]])
+    q = QuantWeight(2, torch.ones(1, dtype=torch.float64), torch.zeros(1, 5), odd=True)
+    soft = SoftWeight(w, q)
+    for v, expected in ((-5.0, [-3, -3, -1, 1, 3]), (5.0, [-3, -1, 1, 3, 3])):
+        soft.v.data.fill_(v)
+        assert soft.integers().tolist() == [expected]
+        assert soft.value(soft.h()).tolist() == [expected]
+
+
 @pytest.mark.parametrize(("name", "number"), [("sew", 0), ("sdt", 4)])
 def test_a_block_loses_less_than_with_nearest_rounding(
     name: str, number: int, monkeypatch: pytest.MonkeyPatch

@@ -23,7 +23,7 @@ from ptq4snn.models.neuron import LIF
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import divergences, temperature
 from ptq4snn.network.plan import Plan
-from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.grid import numbered, signed_range
 from ptq4snn.pipeline import Prepared, prepare, run
 from ptq4snn.prepare import Cache
 from ptq4snn.recipe import Recipe
@@ -92,7 +92,9 @@ def test_what_was_learned_is_what_is_packed(name: str, slow: Prepared) -> None:
         now, was = projection.weight, assembly.lattice.projections[n].weight
         assert now.bits is not None and torch.equal(now.scales, was.scales)
         low, high = signed_range(now.bits)
-        assert low <= float(now.integers.min()) and float(now.integers.max()) <= high
+        numbers = numbered(now.integers, now.odd)
+        assert low <= float(numbers.min()) and float(numbers.max()) <= high
+        assert torch.equal(numbers, numbers.round())
         moved += int((now.integers != was.integers).sum())
     moved += sum(a.theta != after.neurons[n].theta for n, a in plan.neurons.items())
     assert moved > 0

@@ -76,11 +76,12 @@ class Pair:
         assert width is not None
         if assembly.coupling(p.info.feeds[0]) == "flowq":
             floor = floor.max().expand(len(w))
-            full = full_scales(w.reshape(1, -1), width, floor[:1]).expand(len(w))
+            full = full_scales(w.reshape(1, -1), width, floor[:1], p.weight.odd).expand(len(w))
         else:
-            full = full_scales(w, width, floor)
+            full = full_scales(w, width, floor, p.weight.odd)
         candidates = torch.maximum(full[:, None] * SHRINKS, floor.expand(len(w))[:, None])
-        error = shrink_errors(w, width, full, floor).T / w.square().sum(1).clamp_min(TINY)[:, None]
+        error = shrink_errors(w, width, full, floor, p.weight.odd).T
+        error = error / w.square().sum(1).clamp_min(TINY)[:, None]
         return cls(candidates, error, p.weight.scales, table, bits, assembly.recipe.lambda_mem)
 
     def cost(self, k: Tensor) -> Tensor:

@@ -51,9 +51,7 @@ def _writers(assembly: Assembly, number: int, u: Tensor) -> Tensor:
             continue
         for i, part in enumerate(PARTS):
             weight, q = tied_to_stream(basis, p, u * part)
-            shape = (-1, *[1] * (weight.dim() - 1))
-            error = (q.integers * q.scales.view(shape) - weight).square().flatten(1).sum(1)
-            total[:, i] += error / weight.square().flatten(1).sum(1).clamp_min(TINY)
+            total[:, i] += q.error(weight) / weight.square().flatten(1).sum(1).clamp_min(TINY)
     return total
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.bridge.basis import Basis
-from ptq4snn.bridge.weights import shifted_scales, weight_bits, weight_floor
+from ptq4snn.bridge.weights import may_be_odd, shifted_scales, weight_bits, weight_floor
 from ptq4snn.discovery.info import ProjectionInfo
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.network.plan import InputPlan
@@ -50,7 +50,7 @@ class ProjectionLattice:
 
     def with_integers(self, integers: Tensor) -> ProjectionLattice:
         """With other integers [C, ...] for the same scales."""
-        weight = QuantWeight.of(self.weight.bits, self.weight.scales, integers)
+        weight = self.weight.with_integers(integers)
         return replace(self, weight=weight, peak=_peak(integers, self.reach, self.input))
 
     def with_bias(self, bias: Tensor) -> ProjectionLattice:
@@ -71,13 +71,7 @@ def projection_lattice(
     quantum = _quantum(info, made)
     target, bits = _target(basis, info)
     weight = _counted_weight(basis, name, steps)
-    q = round_nearest(
-        weight,
-        weight_bits(info, folded, recipe),
-        weight_floor(folded, info, quantum, target),
-        _is_per_tensor(basis, info),
-        scales,
-    )
+    q = own_levels(basis, info, weight, weight_floor(folded, info, quantum, target), scales)
     if info.stream is not None and recipe.stream == "shift" and target is not None:
         q = shifted_scales(weight, q, target / quantum, _is_per_tensor(basis, info))
     reach = _reach(info, recipe.chain_bits)
@@ -97,8 +91,22 @@ def tied_to_stream(basis: Basis, p: ProjectionLattice, u: Tensor) -> tuple[Tenso
     weight = _counted_weight(basis, p.info.name, p.input_steps)
     quantum = float(p.lattice[0] / p.weight.scales[0])
     alike = _is_per_tensor(basis, p.info)
-    own = round_nearest(weight, p.weight.bits, weight_floor(basis.folded, p.info, quantum, u), alike)
+    own = own_levels(basis, p.info, weight, weight_floor(basis.folded, p.info, quantum, u))
     return weight, shifted_scales(weight, own, u / quantum, alike)
+
+
+def own_levels(
+    basis: Basis, info: ProjectionInfo, weight: Tensor, floor: Tensor | float, scales: Tensor | None = None
+) -> QuantWeight:
+    """Nearest integers for the weight's own scales, or for `scales` [C], on whole levels or, where the recipe
+    allows them and its own scales come nearer with them, on odd ones."""
+    bits, alike = weight_bits(info, basis.folded, basis.recipe), _is_per_tensor(basis, info)
+    if basis.recipe.weight_levels == "whole" or not may_be_odd(info, weight, bits):
+        return round_nearest(weight, bits, floor, alike, scales)
+    energy = weight.square().flatten(1).sum(1)
+    options = [round_nearest(weight, bits, floor, alike, odd=odd) for odd in (False, True)]
+    nearest = min(options, key=lambda q: float((q.error(weight) / energy).sum()))
+    return nearest if scales is None else nearest.with_scales(weight, scales)
 
 
 def _input_steps(basis: Basis, info: ProjectionInfo, plan: InputPlan | None) -> Tensor | None:
@@ -123,7 +131,7 @@ def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, Proje
         j = octaves[p.info.name]
         lattice = base * 2.0**j
         weight = _counted_weight(basis, p.info.name, p.input_steps)
-        q = round_nearest(weight, p.weight.bits, scales=lattice * p.weight.scales / p.lattice)
+        q = p.weight.with_scales(weight, lattice * p.weight.scales / p.lattice)
         peak = _peak(q.integers, p.reach, p.input)
         out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak, octaves=j)
     return out
@@ -170,10 +178,9 @@ def _shortcut_steps(
         total = (one - (one / (steps * 2.0**octave)).round() * steps * 2.0**octave).square().sum()
         for p in narrow:
             weight = _counted_weight(basis, p.info.name, p.input_steps)
-            q = round_nearest(weight, p.weight.bits, scales=steps * p.weight.scales / p.lattice)
-            worth = (p.lattice / p.weight.scales).view(-1, *[1] * (weight.dim() - 1))
-            scales = q.scales.view(-1, *[1] * (weight.dim() - 1))
-            total = total + ((q.integers * scales - weight) * worth).square().sum()
+            q = p.weight.with_scales(weight, steps * p.weight.scales / p.lattice)
+            worth = p.lattice / p.weight.scales
+            total = total + (q.error(weight) * worth.square()).sum()
         return float(total)
 
     octave = min(options, key=error)
@@ -192,7 +199,7 @@ def one_scale(basis: Basis, heads: list[ProjectionLattice]) -> dict[str, Project
     for p in heads:
         lattice = torch.full_like(p.lattice, step)
         weight = basis.folded.weight(p.info.name).double().cpu()
-        q = round_nearest(weight, p.weight.bits, scales=lattice * p.weight.scales / p.lattice)
+        q = p.weight.with_scales(weight, lattice * p.weight.scales / p.lattice)
         peak = _peak(q.integers, p.reach, p.input)
         out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak)
     return out

@@ -8,12 +8,13 @@ from torch import Tensor
 from ptq4snn.discovery.folding import Folded
 from ptq4snn.discovery.info import ProjectionInfo
 from ptq4snn.errors import UnsupportedNeuron
-from ptq4snn.numerics.nearest import QuantWeight, round_nearest
+from ptq4snn.numerics.nearest import QuantWeight
 from ptq4snn.recipe import Recipe
 
-__all__ = ["FLOOR", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
+__all__ = ["FLOOR", "may_be_odd", "per_channel", "shifted_scales", "weight_bits", "weight_floor"]
 
 SHORTCUT_BITS = 8  # a weight of one for each channel: no bytes to save
+FEW = (2,)  # bits of weights whose levels may be odd: packed as 4 bits they still fit
 FLOOR = 2.0**-12  # least weight scale, in theta: BatchNorm gains near 0 give dead channels
 
 
@@ -47,6 +48,13 @@ def weight_bits(info: ProjectionInfo, folded: Folded, recipe: Recipe) -> int | N
     neurons = folded.discovery.neurons
     outward = info.feeds and all(neurons[n].last and not _is_hidden(folded, n) for n in info.feeds)
     return recipe.last_bits if info.role == "output" or outward else int(recipe.weights)
+
+
+def may_be_odd(info: ProjectionInfo, weight: Tensor, bits: int | None) -> bool:
+    """Whether odd levels come into question: few bits, scales that nothing else must share, no channel
+    without weights, which has to stay at 0."""
+    free = bits in FEW and not info.tied and not info.summed
+    return free and bool(weight.flatten(1).any(1).all())
 
 
 def _is_hidden(folded: Folded, neuron: str) -> bool:
@@ -87,11 +95,9 @@ def shifted_scales(weight: Tensor, q: QuantWeight, unit: Tensor, alike: bool = F
     """Weight scales as u_c 2^j: of the two neighbours the one with the lesser error, for each channel or
     alike for all."""
     exact = torch.log2(q.scales / unit)
-    options = [
-        round_nearest(weight, q.bits, scales=unit * torch.exp2(f(exact))) for f in (torch.floor, torch.ceil)
-    ]
+    options = [q.with_scales(weight, unit * torch.exp2(f(exact))) for f in (torch.floor, torch.ceil)]
     shape = (-1, *[1] * (weight.dim() - 1))
-    errors = [(o.integers * o.scales.view(shape) - weight).square().flatten(1).sum(1) for o in options]
+    errors = [o.error(weight) for o in options]
     first = errors[0] <= errors[1]
     if alike:
         first = (errors[0].sum() <= errors[1].sum()).expand_as(first)
@@ -99,4 +105,5 @@ def shifted_scales(weight: Tensor, q: QuantWeight, unit: Tensor, alike: bool = F
         q.bits,
         torch.where(first, options[0].scales, options[1].scales),
         torch.where(first.view(shape), options[0].integers, options[1].integers),
+        q.odd,
     )

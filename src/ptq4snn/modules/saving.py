@@ -26,6 +26,7 @@ from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.frameworks.compound import OneToOne
 from ptq4snn.hashing import file_digest
 from ptq4snn.modules.projection import QuantProjection
+from ptq4snn.numerics.grid import numbered
 from ptq4snn.runtime.loading import model_of, read_contents
 from ptq4snn.schema.report_types import Report
 
@@ -75,9 +76,9 @@ def save_model(q: QuantizedModel, path: Path, page: bool = False) -> None:
         raise BundleError(str(why)) from why
     integers = {}
     for name, i in q.integers.items():
-        bits = q.plan.projections[name].bits
-        assert bits is not None
-        integers[f"weights/{name}"] = IntegerArray(_int32(i.weight), bits)
+        p = q.plan.projections[name]
+        assert p.bits is not None
+        integers[f"weights/{name}"] = IntegerArray(_int32(numbered(i.weight, p.odd)), p.bits)
         integers[f"biases/{name}"] = IntegerArray(_int32(i.bias), BIAS_BITS)
     html = _page(path, q) if page else None
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())

@@ -16,7 +16,7 @@ from ptq4snn.network.state_layout import Layout
 __all__ = ["InputPlan", "MirrorPlan", "NeuronPlan", "OutputPlan", "Plan", "ProjectionPlan", "RescalePlan"]
 
 # fields that may be missing
-UNWRITTEN = ("emits", "lift", "most", "raw_scales", "raw_zeros", "then", "places", "output_scales")
+UNWRITTEN = ("emits", "lift", "most", "raw_scales", "raw_zeros", "then", "places", "output_scales", "odd")
 Numbers = tuple[float, ...]
 Integers = tuple[int, ...]
 
@@ -66,6 +66,7 @@ class ProjectionPlan:
     rescale: RescalePlan | None = None
     decode: bool = False
     places: Integers = ()  # sizes of the output's axes, where every position has a bias of its own
+    odd: bool = False  # weights are 2 q + 1, and q is what has `bits` bits and is stored
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,8 @@ class Plan:
         for p in d["projections"].values():
             if not p["places"]:
                 del p["places"]
+            if not p["odd"]:
+                del p["odd"]
             if p["input"] is not None and not p["input"]["raw_scales"]:
                 del p["input"]["raw_scales"], p["input"]["raw_zeros"]
         for name, n in self.neurons.items():

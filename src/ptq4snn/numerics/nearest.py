@@ -20,10 +20,29 @@ class QuantWeight:
     bits: int | None
     scales: Tensor  # [C] float64
     kept: Tensor  # like W
+    odd: bool = False  # its levels (numerics/grid.py)
 
     @classmethod
-    def of(cls, bits: int | None, scales: Tensor, integers: Tensor) -> QuantWeight:
-        return cls(bits, scales, narrowed(integers))
+    def of(cls, bits: int | None, scales: Tensor, integers: Tensor, odd: bool = False) -> QuantWeight:
+        return cls(bits, scales, narrowed(integers), odd)
+
+    @property
+    def width(self) -> int:
+        """Bits of two's complement that hold the integers."""
+        return (self.bits or 0) + self.odd
+
+    def with_integers(self, integers: Tensor) -> QuantWeight:
+        """Others for the same scales."""
+        return QuantWeight.of(self.bits, self.scales, integers, self.odd)
+
+    def with_scales(self, weight: Tensor, scales: Tensor) -> QuantWeight:
+        """The nearest integers of the weight for other scales [C]."""
+        return round_nearest(weight, self.bits, scales=scales, odd=self.odd)
+
+    def error(self, weight: Tensor) -> Tensor:
+        """Squared error [C]."""
+        s = self.scales.view(-1, *[1] * (weight.dim() - 1))
+        return (self.integers * s - weight).square().flatten(1).sum(1)
 
     @property
     def integers(self) -> Tensor:
@@ -39,14 +58,15 @@ def narrowed(x: Tensor) -> Tensor:
 
 def round_nearest(
     weight: Tensor, bits: int | None, floor: Tensor | float = 0.0, per_tensor: bool = False,
-    scales: Tensor | None = None,
+    scales: Tensor | None = None, odd: bool = False,
 ) -> QuantWeight:  # fmt: skip
     """Quantize weight [C, ...]; without `scales` they are searched (numerics/scales.py)."""
     w = weight.double()
     if scales is None:
-        scales = weight_scales(w, bits or 8, floor, per_tensor)
+        scales = weight_scales(w, bits or 8, floor, per_tensor, odd)
     s = scales.view(-1, *[1] * (w.dim() - 1))
-    return QuantWeight.of(bits, scales, quantize(w, s, bits) if bits is not None else torch.as_tensor(w / s))
+    integers = torch.as_tensor(w / s) if bits is None else quantize(w, s, bits, odd)
+    return QuantWeight.of(bits, scales, integers, odd)
 
 
 def input_scales(weight: Tensor, s: Tensor) -> Tensor:

@@ -1,44 +1,52 @@
-"""The one definition of a weight scale: max|W_c| / (2^(b-1) - 1), shrunk to the least squared error."""
+"""The one definition of a weight scale: max|W_c| on the last level, shrunk to the least squared error."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.grid import largest, signed_range
 
 __all__ = ["SHRINKS", "shrink_errors", "weight_scales"]
 
 SHRINKS = torch.arange(40, 101, dtype=torch.float64) / 100  # linspace rounds as the CPU does
 
 
-def full_scales(weight: Tensor, bits: int, floor: Tensor | float = 0.0) -> Tensor:
+def full_scales(weight: Tensor, bits: int, floor: Tensor | float = 0.0, odd: bool = False) -> Tensor:
     """Scales [C] at which nothing of weight [C, K] is clipped."""
-    top = signed_range(bits)[1]
-    s = weight.abs().amax(1).double() / top
+    s = weight.abs().amax(1).double() / largest(bits, odd)
     tiny = torch.finfo(torch.float32).tiny
     return torch.maximum(s, torch.as_tensor(floor, dtype=torch.float64, device=s.device)).clamp_min(tiny)
 
 
-def shrink_errors(weight: Tensor, bits: int, full: Tensor, floor: Tensor | float = 0.0) -> Tensor:
+def shrink_errors(
+    weight: Tensor, bits: int, full: Tensor, floor: Tensor | float = 0.0, odd: bool = False
+) -> Tensor:
     """Squared error [61, C] of weight [C, K] for every shrink factor of its full scales [C]."""
     w = weight.detach().double()
     lo, hi = signed_range(bits)
     rows, apart = [], torch.empty_like(w)  # one buffer: w may be large
     for f in SHRINKS.to(w.device):
         s = torch.maximum(full * f, torch.as_tensor(floor, dtype=torch.float64, device=w.device))[:, None]
-        torch.div(w, s, out=apart).round_().clamp_(lo, hi)
+        torch.div(w, s, out=apart)
+        if odd:
+            apart.sub_(1).div_(2)
+        apart.round_().clamp_(lo, hi)
+        if odd:
+            apart.mul_(2).add_(1)
         rows.append(apart.mul_(s).sub_(w).square_().sum(1))
     return torch.stack(rows)
 
 
-def weight_scales(weight: Tensor, bits: int, floor: Tensor | float = 0.0, per_tensor: bool = False) -> Tensor:
+def weight_scales(
+    weight: Tensor, bits: int, floor: Tensor | float = 0.0, per_tensor: bool = False, odd: bool = False
+) -> Tensor:
     """Scales [C] (float64) of weight [C, ...]; `floor` keeps channels of almost no weight alive."""
     w = weight.reshape(1, -1) if per_tensor else weight.flatten(1)
     if per_tensor:  # one scale that suits every channel
         floor = torch.as_tensor(floor).max()
-    full = full_scales(w, bits, floor)
-    errors = shrink_errors(w, bits, full, floor)
+    full = full_scales(w, bits, floor, odd)
+    errors = shrink_errors(w, bits, full, floor, odd)
     best = len(SHRINKS) - 1 - errors.flip(0).argmin(0)  # of equal errors the largest scale
     s = full * SHRINKS.to(full.device)[best]
     if per_tensor:

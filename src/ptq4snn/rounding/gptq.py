@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ptq4snn.discovery.blocks import calls
 from ptq4snn.numerics.grid import quantize
-from ptq4snn.numerics.nearest import QuantWeight, round_nearest
+from ptq4snn.numerics.nearest import QuantWeight
 from ptq4snn.numerics.scales import full_scales
 from ptq4snn.rounding.filtered import Filter, find_filters
 from ptq4snn.rounding.inputs import Inputs
@@ -96,7 +96,7 @@ def solve(
         return Solution(q.integers, torch.full_like(q.scales, torch.nan), count, False)
     w = inverse.rows(weight)
     scales = q.scales.to(w).reshape(len(w), -1)
-    integers, errors = _descend(w, scales, q.bits, inverse.factor, blocksize)
+    integers, errors = _descend(w, scales, q, inverse.factor, blocksize)
     keep = inverse.dead[:, None].expand_as(integers)
     integers = inverse.like(torch.where(keep, inverse.rows(q.integers), integers), weight)
     loss = errors.masked_fill(keep, 0).square().sum(2).reshape(-1) / 2
@@ -108,7 +108,7 @@ def searched(weight: Tensor, q: QuantWeight, inverse: Inverse, floor: Tensor | f
     integers again. Rows are rounded independently of each other, so all candidates are rows of one run."""
     if inverse.factor is None or q.bits is None:
         return q
-    full = full_scales(weight.flatten(1), q.bits, floor)
+    full = full_scales(weight.flatten(1), q.bits, floor, q.odd)
     least = torch.as_tensor(floor, dtype=torch.float64).expand_as(full)
     candidates = torch.stack([q.scales, *(torch.maximum(full * f, least) for f in SHRUNK)])  # [n, C]
     w = inverse.rows(weight)
@@ -116,11 +116,11 @@ def searched(weight: Tensor, q: QuantWeight, inverse: Inverse, floor: Tensor | f
     losses = []
     for part in candidates.split(max(1, CHUNK // w.numel())):
         scales = part.to(w).reshape(len(part), len(w), -1).transpose(0, 1).flatten(1)  # [groups, n * rows]
-        _, errors = _descend(w.repeat(1, len(part), 1), scales, q.bits, inverse.factor, BLOCKSIZE)
+        _, errors = _descend(w.repeat(1, len(part), 1), scales, q, inverse.factor, BLOCKSIZE)
         loss = errors.masked_fill_(keep, 0).square_().sum(2)  # [groups, n * rows]
         losses.append(loss.reshape(len(w), len(part), -1).transpose(0, 1).flatten(1))
     best = torch.cat(losses).argmin(0, keepdim=True).cpu()  # of equal losses its own, then the finest
-    return round_nearest(weight, q.bits, scales=candidates.gather(0, best)[0])
+    return q.with_scales(weight, candidates.gather(0, best)[0])
 
 
 def _inverse_factor(h: Tensor, level: Tensor, percdamp: float) -> Tensor | None:
@@ -139,8 +139,11 @@ def _inverse_factor(h: Tensor, level: Tensor, percdamp: float) -> Tensor | None:
     return None
 
 
-def _descend(w: Tensor, scales: Tensor, bits: int, factor: Tensor, blocksize: int) -> tuple[Tensor, Tensor]:
-    """Integers and scaled errors [groups, rows, K]."""
+def _descend(
+    w: Tensor, scales: Tensor, q: QuantWeight, factor: Tensor, blocksize: int
+) -> tuple[Tensor, Tensor]:
+    """Integers on the levels of q, and scaled errors [groups, rows, K]."""
+    assert q.bits is not None
     w = w.clone()
     integers, errors = torch.zeros_like(w), torch.zeros_like(w)
     size = w.shape[2]
@@ -149,7 +152,7 @@ def _descend(w: Tensor, scales: Tensor, bits: int, factor: Tensor, blocksize: in
         part = w[:, :, start:stop]
         for j in range(start, stop):
             column = w[:, :, j]
-            integers[:, :, j] = quantize(column, scales, bits)
+            integers[:, :, j] = quantize(column, scales, q.bits, q.odd)
             error = (column - scales * integers[:, :, j]) / factor[:, j, j, None]
             errors[:, :, j] = error
             part[:, :, j - start :] -= error[:, :, None] * factor[:, None, j, j:stop]

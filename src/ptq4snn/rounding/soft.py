@@ -1,4 +1,5 @@
-"""Soft rounding (AdaRound): W~ = s clip(floor(W/s) + h(V)), with h a sigmoid stretched beyond [0, 1].
+"""Soft rounding (AdaRound): W~ = s clip(floor(W/s) + h(V)), with h a sigmoid stretched beyond [0, 1]; on odd
+levels (numerics/grid.py) of their numbers.
 
 The regularizer sum 1 - |2h - 1|^b drives h to 0 or 1; b falls, after a warm-up without it.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.grid import numbered, on_levels, signed_range
 from ptq4snn.numerics.nearest import QuantWeight
 
 __all__ = ["SoftWeight", "exponent"]
@@ -24,9 +25,10 @@ class SoftWeight:
     def __init__(self, weight: Tensor, q: QuantWeight) -> None:
         assert q.bits is not None
         self.low, self.high = signed_range(q.bits)
+        self.odd = q.odd
         shape = (-1, *[1] * (weight.dim() - 1))
         scale = q.scales.to(weight.device).double().view(shape)
-        position = weight.double() / scale
+        position = numbered(weight.double() / scale, q.odd)
         below = position.floor()
         share = (position - below).clamp(1e-4, 1 - 1e-4)
         self.scale, self.below = scale.to(weight.dtype), below.to(weight.dtype)
@@ -38,12 +40,12 @@ class SoftWeight:
 
     def value(self, h: Tensor) -> Tensor:
         """W~ for the shares h."""
-        return (self.below + h).clamp(self.low, self.high) * self.scale
+        return on_levels((self.below + h).clamp(self.low, self.high), self.odd) * self.scale
 
     def integers(self) -> Tensor:
         """Every weight on one of its two grid points."""
         up = (self.v.detach() >= 0).to(self.below.dtype)
-        return (self.below + up).clamp(self.low, self.high).double()
+        return on_levels((self.below + up).clamp(self.low, self.high), self.odd).double()
 
     @staticmethod
     def penalty(h: Tensor, b: float) -> Tensor:

@@ -82,7 +82,7 @@ def _round_units(prepared: Prepared, lattice: Lattice, recipe: Recipe, wanted: s
             if found is None:
                 found = round_unit(free)
                 if prepared.team.leads:
-                    store.save(free, found, {n: network.weight(n).bits or 0 for n in free})
+                    store.save(free, found, {n: network.weight(n).width for n in free})
             done |= found
         network.settle(unit, done.integers, done.scales)
     return done

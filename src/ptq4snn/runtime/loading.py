@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptq4snn.bundle.format import Bundle, read_bundle
 from ptq4snn.bundle.plan_arrays import REFERENCE, attach
 from ptq4snn.errors import BundleError
-from ptq4snn.network.plan import Plan
+from ptq4snn.network.plan import Plan, ProjectionPlan
 from ptq4snn.network.program import Program
 from ptq4snn.runtime.agreement import check_agreement
 from ptq4snn.runtime.bounds import prove
@@ -146,13 +146,21 @@ def _parts_of(bundle: Bundle, limits: Limits) -> _Parts:
         stored = attach(header["program"], arrays)
         program = None if stored is None else Program.from_dict(stored)
     with _whole("its arrays"):
-        integers = {n: Stored(arrays[f"weights/{n}"], arrays[f"biases/{n}"]) for n in plan.projections}
+        integers = {
+            n: Stored(_levels(p, arrays[f"weights/{n}"]), arrays[f"biases/{n}"])
+            for n, p in plan.projections.items()
+        }
         own = {f"{kind}/{n}" for kind in ("weights", "biases") for n in integers}
         own |= {n for n in bundle.floats if n.startswith(FLOATS)}
         need(not own & referred, "the plan refers to weights, biases or floats")
         odd = [n for n in arrays if n not in own and n not in referred]
         need(not odd, f"nothing refers to the array {odd[0][:200]!r}" if odd else "")
     return _Parts(plan, program, integers)
+
+
+def _levels(p: ProjectionPlan, stored: NDArray[Any]) -> NDArray[Any]:
+    """The weights of a projection, of which an odd one is stored as (W - 1) / 2."""
+    return 2 * stored + 1 if p.odd is True else stored
 
 
 def contents_of(bundle: Bundle, limits: Limits = DEFAULT) -> Contents:

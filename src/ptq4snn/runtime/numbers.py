@@ -39,6 +39,9 @@ MAX_REAL = 2.0**64  # times whole numbers below 2^53 it fits float32
 def projection_numbers(p: ProjectionPlan, weight: NDArray[Any], bias: NDArray[Any]) -> ProjectionNumbers:
     what = f"the projection '{p.name}'"
     bits = _whole(p.bits, WEIGHT_BITS.start, WEIGHT_BITS.stop - 1, f"{what}: bits")
+    bits += _flag(p.odd, f"{what}: odd")
+    if bits >= WEIGHT_BITS.stop:
+        raise BundleError(f"{what}: odd weights of {p.bits} bits do not fit eight; make the bundle again")
     shift = _whole(p.shift, 0, MAX_LEFT, f"{what}: shift")
     q = _integers(weight, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1, f"{what}: a weight of {bits} bits")
     lattice = _reals(p.lattice, f"{what}: lattice")

@@ -66,6 +66,7 @@ class DistributionRow(TypedDict):
     k: int | None
     scale: float  # one step of the state
     weight_bits: int | None  # None: float
+    weight_odd: bool  # its levels are odd multiples of the scale
     weight_scale: float | None
     weights: Bins
     states: Bins  # of the float network

@@ -1,4 +1,4 @@
-"""Random crops, flips and erased squares of a batch: images with class numbers or label maps, event frames."""
+"""Random crops, flips and erased squares of a batch: images with class numbers or maps, event frames."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import NeuronPlan, Plan
-from ptq4snn.numerics.grid import signed_range
+from ptq4snn.numerics.grid import numbered, on_levels, signed_range
 
 __all__ = ["Student"]
 
@@ -64,11 +64,11 @@ class Student:
         p, folded = self.assembly.lattice.projections[name], self.assembly.folded
         if p.weight.bits is None or name in folded.discovery.shortcuts:
             return
-        integers = p.weight.integers
         if p.input_steps is None:
-            scales = p.weight.scales.view(-1, *[1] * (integers.dim() - 1))
-            side = folded.weight(name).double().cpu() / scales - integers
-            self.weights[name] = self._number(integers + side.clamp(-LEAN, LEAN))
+            numbers = numbered(p.weight.integers, p.weight.odd)
+            scales = p.weight.scales.view(-1, *[1] * (numbers.dim() - 1))
+            side = numbered(folded.weight(name).double().cpu() / scales, p.weight.odd) - numbers
+            self.weights[name] = self._number(numbers + side.clamp(-LEAN, LEAN))
         if not self._projection(name).has_map:
             self.biases[name] = self._number(torch.zeros_like(p.bias))
 
@@ -106,7 +106,8 @@ class Student:
 
     def weight(self, name: str) -> Tensor:
         """Wq [C, ...]."""
-        return round_through(self.weights[name] + 0.0)
+        odd = self.assembly.lattice.projections[name].weight.odd
+        return on_levels(round_through(self.weights[name] + 0.0), odd)
 
     def bias(self, name: str) -> Tensor:
         """bq [C]."""

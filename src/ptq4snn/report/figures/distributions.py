@@ -88,7 +88,7 @@ def _of_pair(plan: Plan, n: NeuronPlan, pair: Pair) -> list[DistributionRow]:
         rows.append(
             {
                 "neuron": n.name, "channel": c, "which": which, "bits": n.bits[c], "zero": n.zero[c],
-                "k": n.k[c], "scale": step, "weight_bits": w.bits,
+                "k": n.k[c], "scale": step, "weight_bits": w.bits, "weight_odd": w.odd,
                 "weight_scale": None if w.bits is None else w.scales[found.source] * found.per_weight,
                 "weights": found.weights(WEIGHT_BINS),
                 "states": found.states(*_axis(found, low, high), STATE_BINS),
@@ -138,7 +138,7 @@ def one(r: DistributionRow, several: bool) -> Panel:
     )
     rows = [*outline(r["weights"], "weights"), *outline(r["states"], "float states")]
     rows += levels(r, LEVELS, r["scale"], r["bits"], r["zero"])
-    rows += levels(r, WEIGHT_LEVELS, r["weight_scale"], r["weight_bits"])
+    rows += levels(r, WEIGHT_LEVELS, r["weight_scale"], r["weight_bits"], odd=r.get("weight_odd", False))
     columns = {"what": "of", "x": "from θ", "share": "share of the largest bin"}
     return Panel(title, description, drawing(), rows, columns, height=170, width=190)
 
@@ -158,12 +158,14 @@ def merged(edges: list[float], counts: list[float]) -> tuple[list[float], list[f
     return edges, counts
 
 
-def levels(r: DistributionRow, what: str, scale: float | None, bits: int | None, zero: int = 0) -> list[Row]:
-    """scale * (zero + i), as far as there are states or weights."""
+def levels(
+    r: DistributionRow, what: str, scale: float | None, bits: int | None, zero: int = 0, odd: bool = False
+) -> list[Row]:
+    """scale * (zero + i), or odd multiples of the scale, as far as there are states or weights."""
     if scale is None or bits is None or not 0 < bits <= MOST_BITS:
         return []
     half = 2 ** (bits - 1)
-    values = [scale * (zero + i) for i in range(-half, half)]
+    values = [scale * (2 * i + 1 if odd else zero + i) for i in range(-half, half)]
     edges = [*r["states"]["edges"], *r["weights"]["edges"]]
     low, high = min(edges), max(edges)
     slack = 1e-6 * (high - low)  # a level on the edge belongs to it
