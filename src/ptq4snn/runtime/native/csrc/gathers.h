@@ -1,6 +1,6 @@
 // Operations that take elements by an index.
 #pragma once
-#include "pointwise.h"
+#include "gather_bits.h"
 
 namespace ptq {
 namespace PTQ_ISA {
@@ -57,67 +57,8 @@ static void move_by_strides(const Call& call, int begin, int end) {
                 (size_t)(call.out.row * call.out.steps));
 }
 
-// Spikes that each output takes from its own row, as words: all that are as far away go together.
-struct BitMove {
-  int from, to, turn;  // words of the row; bits to the right
-  uint64_t kept;       // of those that are turned
-};
-
-constexpr int kMostMoves = 16;  // into one word: up to there they cost less than numbers
-
-// The moves of an index that reads one row, into `out`, which has room for kMostMoves a word; how many, -1: too many.
-static int bit_moves(const Op& op, int n, BitMove* out) {
-  const int most = kMostMoves * (int)words_of(n);
-  int count = 0;
-  for (int c = 0; c < n; ++c)
-    for (int k = 0; k < op.width; ++k) {
-      const int x = op.index[c * op.width + k], turn = (x - c) & 63;
-      int i = 0;
-      while (i < count && (out[i].from != x / 64 || out[i].to != c / 64 || out[i].turn != turn)) ++i;
-      if (i == most) return -1;
-      if (i == count) out[count++] = {x / 64, c / 64, turn, 0};
-      out[i].kept |= (uint64_t)1 << (c % 64);
-    }
-  return count;
-}
-
-// Whether an index with strides takes spikes of one plane from one row each: the largest of them is any of them.
-static bool moves_bits(const Call& call) {
-  const Op& op = *call.op;
-  const View& in = call.in[0];
-  const int n = call.out.channels;
-  bool own = op.index_strides.rank > 0 && op.inputs == 1 && in.channels == n && (op.width == 1 || op.how == kMax);
-  own = own && in.format == 1 && call.out.format == 1 && in.steps == call.out.steps;
-  for (int a = 0; own && a < op.index_strides.rank; ++a) own = op.index_strides.strides[a] % n == 0;
-  for (int i = 0; own && i < n * op.width; ++i) own = op.index[i] >= 0 && op.index[i] < n;
-  return own;
-}
-
-// False: it does not, or from too many places.
-static bool move_bits(const Call& call, int begin, int end) {
-  const int n = call.out.channels, steps = call.out.steps, words = (int)words_of(n);
-  BitMove* const moves = reinterpret_cast<BitMove*>(call.scratch);
-  const int count = moves_bits(call) ? bit_moves(*call.op, n, moves) : -1;
-  if (count < 0) return false;
-  StrideWalk walk(call.op->index_strides, begin);
-  for (int p = begin; p < end; ++p) {
-    const uint64_t* in = reinterpret_cast<const uint64_t*>(row_of(call.in[0], (int)(walk.next() / n), 0));
-    uint64_t* out = reinterpret_cast<uint64_t*>(row_of_mutable(call.out, p, 0));
-    std::memset(out, 0, sizeof(uint64_t) * (size_t)(steps * words));
-    for (int t = 0; t < steps; ++t, in += words, out += words)
-      for (int i = 0; i < count; ++i) {
-        const BitMove& m = moves[i];
-        const uint64_t x = in[m.from];
-        out[m.to] |= (x >> m.turn | x << (-m.turn & 63)) & m.kept;
-      }
-  }
-  return true;
-}
-
 template <class T>
-static void gather(const Call& call, int begin, int end) {
-  if (moves_rows(call)) return move_by_strides(call, begin, end);
-  if (move_bits(call, begin, end)) return;
+static void gather_elements(const Call& call, int begin, int end) {
   const Op& op = *call.op;
   const int n = call.out.channels, width = op.width;
   int64_t elements = 0;
@@ -135,13 +76,22 @@ static void gather(const Call& call, int begin, int end) {
         T out = from[index[(int64_t)c * width]];
         for (int k = 1; k < width; ++k) {
           const T x = from[index[(int64_t)c * width + k]];
-          out = op.how == kSum ? out + x : x > out ? x : out;
+          out = op.how == kSum ? (T)(out + x) : x > out ? x : out;
         }
         row[c] = out;
       }
       encode(call.out, p, t, row);
     }
   }
+}
+
+template <class T>
+static void gather(const Call& call, int begin, int end) {
+  if (moves_rows(call)) return move_by_strides(call, begin, end);
+  if (move_bits(call, begin, end) || move_pieces(call, begin, end)) return;
+  bool planes = is_planes(call.out.format);
+  for (int i = 0; i < call.op->inputs; ++i) planes = planes && is_planes(call.in[i].format);
+  planes ? gather_elements<uint8_t>(call, begin, end) : gather_elements<T>(call, begin, end);
 }
 
 }  // namespace PTQ_ISA

@@ -156,16 +156,19 @@ static bool takes_max_of_rows(const Call& call, int begin, int end) {
 }
 
 // Weighted sums of rows of one element type into rows of another, a register of channels after the other, for windows.
-// Sums fit 32 bits. What the leading axes say is found once for each line of outputs; `room` has two numbers a tap.
+// Sums fit 32 bits. What the leading axes say is found once for each line of outputs.
 template <class S, class O>
-static void sum_rows(const Call& call, int begin, int end, int32_t* room) {
+static void sum_rows(const Call& call, int begin, int end) {
   using namespace hot::PTQ_ISA;
   const Projection& w = call.op->project;
   const View &in = call.in[0], &out = call.out;
   hot::Window lead = w.window;
   const hot::Axis& axis = w.window.axes[--lead.rank];
   const int above = w.taps / axis.kernel;
-  int32_t *lines = room, *counts = room + above;
+  Piece piece{call.scratch};
+  int32_t *lines = piece.take<int32_t>(above), *counts = piece.take<int32_t>(above);
+  const uint8_t** rows = piece.take<const uint8_t*>(w.taps);  // under the window of an output, at step 0
+  int32_t* by = piece.take<int32_t>(w.taps);
   for (int p = begin; p < end; ++p) {
     const int o = p % axis.out;
     if (p == begin || o == 0) {
@@ -173,19 +176,19 @@ static void sum_rows(const Call& call, int begin, int end, int32_t* room) {
       coordinates(lead, p / axis.out, at);
       taps_at(lead, at, lines), weights_at(lead, at, counts);
     }
+    int n = 0;
+    for (int x = 0; x < axis.kernel; ++x) {
+      const int from = axis.taps ? axis.taps[o * axis.kernel + x] : o * axis.stride - axis.before + x * axis.dilation;
+      if ((uint32_t)from >= (uint32_t)axis.size) continue;
+      const int32_t own = axis.weights ? axis.weights[o * axis.kernel + x] : 1;
+      for (int i = 0; i < above; ++i)
+        if (lines[i] >= 0) rows[n] = row_of(in, lines[i] * axis.size + from, 0), by[n++] = own * counts[i];
+    }
+    const int64_t step = in.steps > 1 ? in.row : 0;
     for (int t = 0; t < out.steps; ++t)
       for (int c = 0; c < out.channels; c += kLanes) {
         i32v sum = {};
-        for (int x = 0; x < axis.kernel; ++x) {
-          const int from =
-              axis.taps ? axis.taps[o * axis.kernel + x] : o * axis.stride - axis.before + x * axis.dilation;
-          if ((uint32_t)from >= (uint32_t)axis.size) continue;
-          const int32_t by = axis.weights ? axis.weights[o * axis.kernel + x] : 1;
-          for (int i = 0; i < above; ++i)
-            if (lines[i] >= 0)
-              sum += load_lanes(reinterpret_cast<const S*>(row_of(in, lines[i] * axis.size + from, t)) + c) *
-                     (by * counts[i]);
-        }
+        for (int i = 0; i < n; ++i) sum += load_lanes(reinterpret_cast<const S*>(rows[i] + t * step) + c) * by[i];
         store_lanes(reinterpret_cast<O*>(row_of_mutable(out, p, t)) + c, sum);
       }
   }
@@ -196,10 +199,9 @@ static bool takes_sum_of_rows(const Call& call, int begin, int end) {
   const int in = call.in[0].format, out = call.out.format;
   if (op.how != kSum || op.wide || op.pool_weights || op.project.window.rank == 0) return false;
   if (call.out.channels % hot::PTQ_ISA::kLanes != 0) return false;
-  int32_t* room = reinterpret_cast<int32_t*>(call.scratch);
-  if (in == kI16 && out == kI16) return sum_rows<int16_t, int16_t>(call, begin, end, room), true;
-  if (in == kI16 && out == kI32) return sum_rows<int16_t, int32_t>(call, begin, end, room), true;
-  if (in == kI32 && out == kI32) return sum_rows<int32_t, int32_t>(call, begin, end, room), true;
+  if (in == kI16 && out == kI16) return sum_rows<int16_t, int16_t>(call, begin, end), true;
+  if (in == kI16 && out == kI32) return sum_rows<int16_t, int32_t>(call, begin, end), true;
+  if (in == kI32 && out == kI32) return sum_rows<int32_t, int32_t>(call, begin, end), true;
   return false;
 }
 
@@ -230,16 +232,19 @@ static void pool(const Call& call, int begin, int end) {
 
 constexpr int kFewColumns = 64;  // of a product: up to there a zero costs less than to look for it
 
+// Numbers between two rows of the right side: few columns are padded to whole vectors.
+static inline int matmul_stride(int columns) { return columns <= kFewColumns ? (columns + 7) / 8 * 8 : columns; }
+
 // Rows of one group, eight columns at a time.
 template <class T>
 static void matmul_eights(const Call& call, int t, int begin, int end, const T* b, T* a, T* sum) {
   typedef T Eight __attribute__((vector_size(8 * sizeof(T))));
-  const int inner = call.in[0].channels, columns = call.out.channels;
+  const int inner = call.in[0].channels, stride = matmul_stride(call.out.channels);
   for (int p = begin; p < end; ++p) {
     decode(call.in[0], p, t, a);
-    for (int c = 0; c < columns; c += 8) {
+    for (int c = 0; c < stride; c += 8) {
       Eight all = {};
-      for (int i = 0; i < inner; ++i) all += hot::PTQ_ISA::load<Eight>(b + (int64_t)i * columns + c) * a[i];
+      for (int i = 0; i < inner; ++i) all += hot::PTQ_ISA::load<Eight>(b + (int64_t)i * stride + c) * a[i];
       hot::PTQ_ISA::store(sum + c, all);
     }
     encode(call.out, p, t, sum);
@@ -250,7 +255,7 @@ static void matmul_eights(const Call& call, int t, int begin, int end, const T* 
 template <class T>
 static void matmul_rows(const Call& call, int t, int begin, int end, const T* b, T* a, T* sum) {
   const int inner = call.in[0].channels, columns = call.out.channels;
-  if (columns % 8 == 0 && columns <= kFewColumns) return matmul_eights(call, t, begin, end, b, a, sum);
+  if (columns <= kFewColumns) return matmul_eights(call, t, begin, end, b, a, sum);
   for (int p = begin; p < end; ++p) {
     decode(call.in[0], p, t, a);
     for (int c = 0; c < columns; ++c) sum[c] = 0;
@@ -267,15 +272,16 @@ static void matmul_rows(const Call& call, int t, int begin, int end, const T* b,
 template <class T>
 static void matmul(const Call& call, int begin, int end) {
   const View& right = call.in[1];
-  const int inner = call.in[0].channels, columns = call.out.channels;
+  const int inner = call.in[0].channels, columns = call.out.channels, stride = matmul_stride(columns);
   const int rows = call.out.positions / call.op->groups;
   Piece piece{call.scratch};
-  T *a = piece.take<T>(inner), *sum = piece.take<T>(columns), *b = piece.take<T>((int64_t)inner * columns);
+  T *a = piece.take<T>(inner), *sum = piece.take<T>(stride), *b = piece.take<T>((int64_t)inner * stride);
+  std::memset(b, 0, sizeof(T) * (size_t)inner * (size_t)stride);
   for (int first = begin; first < end;) {
     const int group = first / rows;
     const int last = (group + 1) * rows < end ? (group + 1) * rows : end;
     for (int t = 0; t < call.out.steps; ++t) {
-      for (int i = 0; i < inner; ++i) decode(right, group * inner + i, t, b + (int64_t)i * columns);
+      for (int i = 0; i < inner; ++i) decode(right, group * inner + i, t, b + (int64_t)i * stride);
       matmul_rows(call, t, first, last, b, a, sum);
     }
     first = last;

@@ -7,7 +7,7 @@
 
 #include "expand.h"
 #include "lines.h"
-#include "sinks.h"
+#include "rows_sink.h"
 
 namespace ptq {
 namespace hot {
@@ -92,15 +92,22 @@ struct Depthwise : LineRange {
     }
   }
 
-  // Bytes of a position into its sums [step][64], from `at` on; `n` of them.
-  void add_up(const int8_t* bytes, int at, int n, bool first_group, int16_t* acc) const {
-    typedef int8_t Sixteen __attribute__((vector_size(16)));
-    typedef int16_t Words __attribute__((vector_size(32)));
-    for (int i = 0; i < n && at + i < s.steps * lanes; i += 16) {
-      int16_t* to = acc + (at + i) / lanes * kTile + (at + i) % lanes;
-      const Words sum = __builtin_convertvector(load<Sixteen>(bytes + i), Words);
-      store(to, first_group ? sum : sum + load<Words>(to));
-    }
+  // A register of bytes of a position into its sums [step][lanes]; what is behind the last step is left out.
+  void add_up(u8v bytes, int at, bool first_group, int16_t* acc) const {
+    typedef int8_t Half __attribute__((vector_size(kBytes / 2)));
+    const auto half = [&](Half some, int place) {
+      int16_t* const to = acc + place;
+      const i16v sum = __builtin_convertvector(some, i16v);
+      const i16v all = first_group ? sum : sum + load<i16v>(to);
+      const int left = s.steps * lanes - place;
+      if (left >= kBytes / 2)
+        store(to, all);
+      else if (left > 0)  // lanes are whole units
+        std::memcpy(to, &all, sizeof(int16_t) * kUnit);
+    };
+    Half halves[2];
+    std::memcpy(halves, &bytes, sizeof bytes);
+    half(halves[0], at), half(halves[1], at + kBytes / 2);
   }
 
   // P positions by V registers from byte `at` of a position on; `o` is the first, from the line's first.
@@ -112,9 +119,8 @@ struct Depthwise : LineRange {
     const auto flush = [&](bool first_group) {
       for (int p = 0; p < P; ++p)
         for (int v = 0; v < V; ++v) {
-          int8_t bytes[kBytes];
-          store(bytes, sum[p][v]), sum[p][v] = u8v{};
-          add_up(bytes, at + v * kBytes, kBytes, first_group, acc + (o + p) * s.steps * kTile);
+          add_up(sum[p][v], at + v * kBytes, first_group, acc + (o + p) * s.steps * lanes);
+          sum[p][v] = u8v{};
         }
     };
     int begun = 0;
@@ -139,7 +145,7 @@ struct Depthwise : LineRange {
     for (; at < bytes; at += kBytes) add_taps<P, 1>(o, at, acc);
   }
 
-  // Sums of positions [begin, end) into acc [position][step][64].
+  // Sums of positions [begin, end) into acc [position][step][lanes].
   void run(int begin, int end, int16_t* acc) const {
     for (int p = begin; p < end;) {
       const int o = p % axis.out, n = min_int(axis.out - o, end - p);
@@ -152,23 +158,29 @@ struct Depthwise : LineRange {
       int i = 0;
       for (; i + 4 <= n; i += 4) add_positions<4>(i, acc);
       for (; i < n; ++i) add_positions<1>(i, acc);
-      p += n, acc += (int64_t)n * s.steps * kTile;
+      p += n, acc += (int64_t)n * s.steps * lanes;
     }
   }
 };
+
+constexpr int kDepthwiseRows = 256;  // of sums at once: they stay in the first-level cache
 
 static void run_depthwise(const Grouped& g, const Source& s, int steps, const RowsOut& out, int begin, int end,
                           Arena& arena) {
   int first, last;
   input_range(g.layer, s, begin, end, &first, &last);
   Depthwise sums(g.layer, s, first, last, begin, end, arena);
-  int16_t* acc = arena.take<int16_t>((size_t)(end - begin) * s.spikes->steps * kTile);
+  const int own = s.spikes->steps, block = max_int(1, min_int(end - begin, kDepthwiseRows / own));
+  int16_t* acc = arena.take<int16_t>((size_t)block * own * kTile);
   RowsSink sink = {g.layer, steps, out, 0, out};
   for (int tile = 0; tile * kTile < g.layer.cout; ++tile) {
     sums.copy(tile);
     sums.expand(tile);
-    sums.run(begin, end, acc);
-    sink.tile(tile * kTile, begin, end, acc, s.spikes->steps);
+    for (int b = begin; b < end; b += block) {
+      const int e = min_int(end, b + block);
+      sums.run(b, e, acc);
+      sink.tile(tile * kTile, b, e, acc, own, sums.lanes);
+    }
   }
 }
 

@@ -8,7 +8,7 @@ namespace hot {
 namespace PTQ_ISA {
 
 // Inputs of some output rows: row m reads k values at a[tap] + m * k under each of its taps. Weights are
-// [tap][k / group][64][group]; row m of acc [64] begins at `start`.
+// [tap][k / group][64][group]; row m of acc begins at `start`.
 template <class X, class B>
 struct Dots {
   const X* const* a;
@@ -17,6 +17,7 @@ struct Dots {
   const int32_t* start;
   int32_t* acc;
   int channels;  // of the 64 that exist
+  int stride;    // of acc; where it is less than a register, a row is written over the one behind it, which follows
 };
 
 template <class X>
@@ -37,8 +38,8 @@ struct PlainDot {
   static void run(const Dots<X, B>& d, int) {
     const int width = (int)round_up(d.channels, kUnit);
     int32_t* acc = d.acc;
-    for (int m = 0; m < d.rows; ++m, acc += kTile) {
-      std::memcpy(acc, d.start, kTile * sizeof(int32_t));
+    for (int m = 0; m < d.rows; ++m, acc += d.stride) {
+      std::memcpy(acc, d.start, (size_t)width * sizeof(int32_t));
       for (int tap = 0; tap < d.taps; ++tap) {
         const X* x = d.a[tap] + (int64_t)m * d.k;
         const B* w = d.weights + (int64_t)tap * d.k * kTile;
@@ -113,7 +114,7 @@ static inline void dot_block(const Dots<X, B>& d, int m0, int v0) {
 #pragma GCC unroll 12
   for (int m = 0; m < R; ++m)
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) store(d.acc + (m0 + m) * kTile + (v0 + v) * kLanes, sum[m][v]);
+    for (int v = 0; v < V; ++v) store(d.acc + (int64_t)(m0 + m) * d.stride + (v0 + v) * kLanes, sum[m][v]);
 }
 
 // All rows, R at a time, the rest by fours and one by one.
@@ -230,15 +231,16 @@ template <int R, int V>
 static inline void byte_block(const Dots<uint8_t, int8_t>& d, int most, int m0, int v0) {
   constexpr int kRow = kTile / kLanes;
   i32v sum[R][V] = {};
-  int32_t* const acc = d.acc + m0 * kTile + v0 * kLanes;
+  const int64_t stride = d.stride;
+  int32_t* const acc = d.acc + m0 * stride + v0 * kLanes;
   for (int m = 0; m < R; ++m)
-    for (int v = 0; v < V; ++v) store(acc + m * kTile + v * kLanes, load<i32v>(d.start + (v0 + v) * kLanes));
+    for (int v = 0; v < V; ++v) store(acc + m * stride + v * kLanes, load<i32v>(d.start + (v0 + v) * kLanes));
   const auto flush = [&] {
 #pragma GCC unroll 6
     for (int m = 0; m < R; ++m)
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) {
-        int32_t* to = acc + m * kTile + v * kLanes;
+        int32_t* to = acc + m * stride + v * kLanes;
         const u32v pairs = (u32v)_mm256_madd_epi16((__m256i)sum[m][v], _mm256_set1_epi16(1));
         store(to, load<u32v>(to) + pairs);
         sum[m][v] = i32v{};

@@ -30,6 +30,21 @@ static inline void decode_words(const uint64_t* words, int planes, int stride, u
 #endif
 }
 
+// Bit q of 64 bytes.
+static inline uint64_t plane_of(const uint8_t* bytes, int q) {
+#if defined(PTQ_AVX512)
+  return _mm512_test_epi8_mask(_mm512_loadu_si512(bytes), _mm512_set1_epi8((char)(1 << q)));
+#else
+  uint64_t word = 0;
+  for (int g = 0; g < 8; ++g) {  // the lowest bits of eight bytes meet in the highest byte
+    uint64_t eight;
+    std::memcpy(&eight, bytes + 8 * g, 8);
+    word |= ((((eight >> q) & 0x0101010101010101ull) * 0x0102040810204080ull) >> 56) << (8 * g);
+  }
+  return word;
+#endif
+}
+
 template <class X>
 static inline void copy_spikes(const Spikes& s, int64_t row, X* out) {
   const uint64_t* words = s.data + row * s.planes * s.words;
@@ -42,25 +57,29 @@ static inline void copy_spikes(const Spikes& s, int64_t row, X* out) {
 }
 
 template <class X, class S>
-static inline void convert(const S* in, int n, int offset, X* out) {
-  int c = 0;
+static inline void convert(const S* in, int64_t n, int offset, X* out) {
+  int64_t c = 0;
   for (; c + kUnit <= n; c += kUnit)  // known lengths become vector code without a rest
     for (int i = 0; i < kUnit; ++i) out[c + i] = (X)((int)in[c + i] + offset);
   for (; c < n; ++c) out[c] = (X)((int)in[c] + offset);
 }
 
-// Values of row `row` = position * steps + step, each plus `offset`.
+// Values of `count` rows from `row` = position * steps + step on, each plus `offset`.
 template <class X>
-static inline void copy_values(const Source& s, int64_t row, int offset, X* out) {
-  if (s.spikes) return copy_spikes(*s.spikes, row, out);
+static inline void copy_values(const Source& s, int64_t row, int64_t count, int offset, X* out) {
+  if (s.spikes) {
+    for (int64_t i = 0; i < count; ++i) copy_spikes(*s.spikes, row + i, out + i * s.spikes->channels);
+    return;
+  }
   const Rows& r = *s.rows;
+  const int64_t n = count * r.channels;
   const char* data = static_cast<const char*>(r.data) + row * r.channels * size_of(r.type);
   switch (r.type) {
-    case Type::U8: return convert(reinterpret_cast<const uint8_t*>(data), r.channels, offset, out);
-    case Type::S8: return convert(reinterpret_cast<const uint8_t*>(data), r.channels, offset - 128, out);
-    case Type::I8: return convert(reinterpret_cast<const int8_t*>(data), r.channels, offset, out);
-    case Type::I16: return convert(reinterpret_cast<const int16_t*>(data), r.channels, offset, out);
-    case Type::I32: return convert(reinterpret_cast<const int32_t*>(data), r.channels, offset, out);
+    case Type::U8: return convert(reinterpret_cast<const uint8_t*>(data), n, offset, out);
+    case Type::S8: return convert(reinterpret_cast<const uint8_t*>(data), n, offset - 128, out);
+    case Type::I8: return convert(reinterpret_cast<const int8_t*>(data), n, offset, out);
+    case Type::I16: return convert(reinterpret_cast<const int16_t*>(data), n, offset, out);
+    case Type::I32: return convert(reinterpret_cast<const int32_t*>(data), n, offset, out);
   }
 }
 

@@ -105,6 +105,23 @@ static inline void store_lanes(int8_t* p, const i32v& x) {
 }
 static inline void store_lanes(uint8_t* p, const i32v& x) { store_lanes(reinterpret_cast<int8_t*>(p), x); }
 
+// The first n of them.
+template <class O>
+static inline void store_some(O* p, const i32v& x, int n) {
+#if defined(PTQ_AVX512)
+  const __mmask16 kept = (__mmask16)((1u << n) - 1);
+  switch (sizeof(O)) {
+    case 1: return _mm512_mask_cvtepi32_storeu_epi8(p, kept, (__m512i)x);
+    case 2: return _mm512_mask_cvtepi32_storeu_epi16(p, kept, (__m512i)x);
+    default: return _mm512_mask_storeu_epi32(p, kept, (__m512i)x);
+  }
+#else
+  O all[kLanes];
+  store_lanes(all, x);
+  std::memcpy(p, all, sizeof(O) * (size_t)n);
+#endif
+}
+
 // Comparisons: a mask, its bits, and values where it is not set.
 #if defined(PTQ_AVX512)
 typedef __mmask16 Mask;
@@ -155,12 +172,14 @@ static inline uint32_t lane_bits(const Mask& mask) {
 typedef double f64v __attribute__((vector_size(kBytes)));
 
 static inline i32v scaled(const i32v& y, const double* by, const f64v& lo, const f64v& hi) {
+#if !defined(PTQ_AVX512)
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
+#endif
 #if defined(PTQ_AVX512)
   const auto half = [&](__m256i part, const double* with) {
-    const __m512d x = _mm512_mul_pd(_mm512_cvtepi32_pd(part), _mm512_loadu_pd(with)), round = _mm512_set1_pd(kRound);
+    const __m512d x = _mm512_mul_pd(_mm512_cvtepi32_pd(part), _mm512_loadu_pd(with));
     const __m512d in = _mm512_min_pd(_mm512_max_pd(x, (__m512d)lo), (__m512d)hi);
-    return _mm512_cvttpd_epi32(_mm512_sub_pd(_mm512_add_pd(in, round), round));
+    return _mm512_cvt_roundpd_epi32(in, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   };
   const __m256i low = half(_mm512_castsi512_si256((__m512i)y), by);
   const __m256i high = half(_mm512_extracti64x4_epi64((__m512i)y, 1), by + 8);
