@@ -11,6 +11,10 @@ typedef int64_t Eight64 __attribute__((vector_size(64)));
 static inline uint32_t bits_of(const Eight64& mask) {
 #if defined(PTQ_AVX512)
   return (uint32_t)_mm512_movepi64_mask((__m512i)mask);
+#elif defined(PTQ_AVX2)
+  __m256d halves[2];
+  std::memcpy(halves, &mask, sizeof mask);
+  return (uint32_t)(_mm256_movemask_pd(halves[0]) | _mm256_movemask_pd(halves[1]) << 4);
 #else
   uint32_t bits = 0;
   for (int i = 0; i < kEight; ++i) bits |= (uint32_t)(mask[i] & 1) << i;

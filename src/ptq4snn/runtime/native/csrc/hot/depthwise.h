@@ -22,6 +22,8 @@ static inline bool is_depthwise(const Grouped& g, const Source& s) {
 static inline void put_masks(uint64_t word, uint8_t* out) {
 #if defined(PTQ_AVX512)
   _mm512_storeu_si512(out, _mm512_movm_epi8(word));
+#elif defined(PTQ_AVX2)
+  store(out, bit_masks((uint32_t)word)), store(out + 32, bit_masks((uint32_t)(word >> 32)));
 #else
   decode_words(&word, 1, 1, out);
   for (int i = 0; i < kTile; i += kBytes) store(out + i, -load<u8v>(out + i));

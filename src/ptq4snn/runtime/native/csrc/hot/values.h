@@ -10,6 +10,16 @@ namespace PTQ_ISA {
 static inline int size_of(Type t) { return t == Type::I16 ? 2 : t == Type::I32 ? 4 : 1; }
 static inline int steps_of(const Source& s) { return s.spikes ? s.spikes->steps : s.rows->steps; }
 
+#if defined(PTQ_AVX2) && !defined(PTQ_AVX512)
+// 32 bytes: all ones where a bit is set.
+static inline __m256i bit_masks(uint32_t half) {
+  const __m256i byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+  const __m256i x = _mm256_shuffle_epi8(_mm256_set1_epi32((int32_t)half), byte);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(x, bit), bit);
+}
+#endif
+
 // The values of 64 channels from their words, `stride` words apart for each plane.
 static inline void decode_words(const uint64_t* words, int planes, int stride, uint8_t* out) {
 #if defined(PTQ_AVX512)
@@ -17,6 +27,15 @@ static inline void decode_words(const uint64_t* words, int planes, int stride, u
   for (int q = 1; q < planes; ++q)
     x = _mm512_mask_or_epi32(x, 0xffff, x, _mm512_maskz_set1_epi8(words[(int64_t)q * stride], (char)(1 << q)));
   _mm512_storeu_si512(out, x);
+#elif defined(PTQ_AVX2)
+  for (int h = 0; h < 2; ++h) {
+    __m256i x = _mm256_setzero_si256();
+    for (int q = 0; q < planes; ++q) {
+      const __m256i masks = bit_masks((uint32_t)(words[(int64_t)q * stride] >> (32 * h)));
+      x = _mm256_or_si256(x, _mm256_and_si256(masks, _mm256_set1_epi8((char)(1 << q))));
+    }
+    store(out + 32 * h, x);
+  }
 #else
   for (int byte = 0; byte < 8; ++byte) {  // bits of a byte to the lowest bits of eight bytes
     uint64_t x = 0;
@@ -34,6 +53,13 @@ static inline void decode_words(const uint64_t* words, int planes, int stride, u
 static inline uint64_t plane_of(const uint8_t* bytes, int q) {
 #if defined(PTQ_AVX512)
   return _mm512_test_epi8_mask(_mm512_loadu_si512(bytes), _mm512_set1_epi8((char)(1 << q)));
+#elif defined(PTQ_AVX2)
+  uint64_t word = 0;
+  for (int h = 0; h < 2; ++h) {  // the bit becomes the highest of its byte
+    const __m256i x = _mm256_sll_epi16(load<__m256i>(bytes + 32 * h), _mm_cvtsi32_si128(7 - q));
+    word |= (uint64_t)(uint32_t)_mm256_movemask_epi8(x) << (32 * h);
+  }
+  return word;
 #else
   uint64_t word = 0;
   for (int g = 0; g < 8; ++g) {  // the lowest bits of eight bytes meet in the highest byte

@@ -92,6 +92,8 @@ static inline void store_lanes(int32_t* p, const i32v& x) { store(p, x); }
 static inline void store_lanes(int16_t* p, const i32v& x) {
 #if defined(PTQ_AVX512)
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16((__m512i)x));
+#elif defined(PTQ_AVX2)
+  store(p, _mm_packs_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1)));
 #else
   store(p, __builtin_convertvector(x, i16h));
 #endif
@@ -99,6 +101,10 @@ static inline void store_lanes(int16_t* p, const i32v& x) {
 static inline void store_lanes(int8_t* p, const i32v& x) {
 #if defined(PTQ_AVX512)
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8((__m512i)x));
+#elif defined(PTQ_AVX2)
+  const __m256i low = _mm256_shuffle_epi8((__m256i)x, _mm256_set1_epi64x(0x0c080400));  // of every four bytes the first
+  const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), both);
 #else
   store(p, __builtin_convertvector(x, i8q));
 #endif
