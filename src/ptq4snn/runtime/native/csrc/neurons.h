@@ -101,22 +101,65 @@ static inline int64_t rounded(int64_t a, int64_t n, int64_t some) {
   return (a + half + ((a >> n) & some)) >> n;
 }
 
-// The same as `neuron_step` where the elements of a row have the numbers from `first` on, fire at most once, and nothing
-// is dithered.
+// The numbers of neurons that follow each other.
+struct NumbersFrom {
+  const int64_t *charge_m, *charge_n, *settle_m, *settle_n, *theta, *rho, *lo, *hi;
+
+  NumbersFrom(const Neurons& k, int first)
+      : charge_m(k.wide_numbers[kChargeM] + first),
+        charge_n(k.wide_numbers[kChargeN] + first),
+        settle_m(k.wide_numbers[kSettleM] + first),
+        settle_n(k.wide_numbers[kSettleN] + first),
+        theta(k.wide_numbers[kTheta] + first),
+        rho(k.wide_numbers[kRho] + first),
+        lo(k.wide_numbers[kLo] + first),
+        hi(k.wide_numbers[kHi] + first) {}
+};
+
+#if defined(PTQ_AVX512)
+// a / 2^n, halves to even.
+template <class V>
+static inline V rounded_all(V a, V n) {
+  const V some = (n > 0) & 1, half = (((V{} + 1) << n) >> 1) - some;
+  return (a + half + ((a >> n) & some)) >> n;
+}
+
+// The elements of a vector from c on.
+template <hot::Reset reset, class V>
+static inline void vector_step(const NumbersFrom& k, int c, int64_t* x, int64_t* v, int64_t* s) {
+  using hot::PTQ_ISA::load;
+  using hot::PTQ_ISA::store;
+  const V a = load<V>(x + c) + rounded_all(load<V>(v + c) * load<V>(k.charge_m + c), load<V>(k.charge_n + c));
+  const V fires = a >= load<V>(k.theta + c);
+  V rest = reset == hot::Reset::Hard ? a & ~fires : reset == hot::Reset::Soft ? a - (load<V>(k.rho + c) & fires) : a;
+  rest = rounded_all(rest * load<V>(k.settle_m + c), load<V>(k.settle_n + c));
+  const V lo = load<V>(k.lo + c), hi = load<V>(k.hi + c);
+  rest = rest < lo ? lo : rest;
+  store(v + c, rest > hi ? hi : rest), store(x + c, a), store(s + c, fires & 1);
+}
+#endif
+
+// The same as `neuron_step` where the elements of a row have the numbers from `first` on, fire at most once, and
+// nothing is dithered.
 template <hot::Reset reset>
-static void plain_step(const Neurons& k, int first, int n, int64_t* __restrict x, int64_t* __restrict v,
+static void plain_step(const Neurons& numbers, int first, int n, int64_t* __restrict x, int64_t* __restrict v,
                        int64_t* __restrict s) {
-  const int64_t *charge_m = k.wide_numbers[kChargeM] + first, *charge_n = k.wide_numbers[kChargeN] + first;
-  const int64_t *settle_m = k.wide_numbers[kSettleM] + first, *settle_n = k.wide_numbers[kSettleN] + first;
-  const int64_t *theta = k.wide_numbers[kTheta] + first, *rho = k.wide_numbers[kRho] + first;
-  const int64_t *lo = k.wide_numbers[kLo] + first, *hi = k.wide_numbers[kHi] + first;
-  for (int c = 0; c < n; ++c) {
-    const int64_t a = x[c] + rounded(v[c] * charge_m[c], charge_n[c], charge_n[c] > 0);
-    const int64_t fires = a >= theta[c];
-    int64_t rest = reset == hot::Reset::Hard ? a & (fires - 1) : reset == hot::Reset::Soft ? a - (rho[c] & -fires) : a;
-    rest = rounded(rest * settle_m[c], settle_n[c], settle_n[c] > 0);
-    rest = rest < lo[c] ? lo[c] : rest;
-    v[c] = rest > hi[c] ? hi[c] : rest;
+  const NumbersFrom k(numbers, first);
+  int c = 0;
+#if defined(PTQ_AVX512)
+  typedef int64_t Four64 __attribute__((vector_size(32)));
+  for (; c + 8 <= n; c += 8) vector_step<reset, Eight64>(k, c, x, v, s);
+  for (; c + 4 <= n; c += 4) vector_step<reset, Four64>(k, c, x, v, s);
+#endif
+  for (; c < n; ++c) {
+    const int64_t a = x[c] + rounded(v[c] * k.charge_m[c], k.charge_n[c], k.charge_n[c] > 0);
+    const int64_t fires = a >= k.theta[c];
+    int64_t rest = reset == hot::Reset::Hard   ? a & (fires - 1)
+                   : reset == hot::Reset::Soft ? a - (k.rho[c] & -fires)
+                                               : a;
+    rest = rounded(rest * k.settle_m[c], k.settle_n[c], k.settle_n[c] > 0);
+    rest = rest < k.lo[c] ? k.lo[c] : rest;
+    v[c] = rest > k.hi[c] ? k.hi[c] : rest;
     x[c] = a, s[c] = fires;
   }
 }

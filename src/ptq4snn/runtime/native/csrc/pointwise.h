@@ -61,14 +61,19 @@ static inline void add_elements(const Op& op, const A* x, const B* y, int64_t n,
 template <class A, class B, class O>
 static void add_rows(const Call& call, int begin, int end) {
   const View &x = call.in[0], &y = call.in[1], &out = call.out;
-  const auto left = [&](int p, int t) { return reinterpret_cast<const A*>(row_of(x, shared_position(x, p), t)); };
-  const auto right = [&](int p, int t) { return reinterpret_cast<const B*>(row_of(y, shared_position(y, p), t)); };
-  const auto to = [&](int p, int t) { return reinterpret_cast<O*>(row_of_mutable(out, p, t)); };
+  const auto left = [&](int p) { return reinterpret_cast<const A*>(row_of(x, shared_position(x, p), 0)); };
+  const auto right = [&](int p) { return reinterpret_cast<const B*>(row_of(y, shared_position(y, p), 0)); };
+  const auto to = [&](int p) { return reinterpret_cast<O*>(row_of_mutable(out, p, 0)); };
   const int n = out.channels;
   if (is_like(x, out) && is_like(y, out))  // rows follow each other alike
-    return add_elements(*call.op, left(begin, 0), right(begin, 0), (int64_t)(end - begin) * out.steps * n, to(begin, 0));
-  for (int p = begin; p < end; ++p)
-    for (int t = 0; t < out.steps; ++t) add_elements(*call.op, left(p, t), right(p, t), n, to(p, t));
+    return add_elements(*call.op, left(begin), right(begin), (int64_t)(end - begin) * out.steps * n, to(begin));
+  const int64_t x_step = x.steps > 1 ? n : 0, y_step = y.steps > 1 ? n : 0;
+  for (int p = begin; p < end; ++p) {
+    const A* l = left(p);
+    const B* r = right(p);
+    O* o = to(p);
+    for (int t = 0; t < out.steps; ++t, l += x_step, r += y_step, o += n) add_elements(*call.op, l, r, n, o);
+  }
 }
 
 // False: they are others.

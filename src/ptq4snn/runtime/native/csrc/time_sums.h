@@ -6,6 +6,7 @@ namespace ptq {
 namespace PTQ_ISA {
 
 typedef int64_t Eight64 __attribute__((vector_size(64)));
+typedef int32_t Eight32 __attribute__((vector_size(32)));
 
 // Which of eight are all ones.
 static inline uint32_t bits_of(const Eight64& mask) {
@@ -29,11 +30,16 @@ static void sum_steps(const View& in, int p, int steps, int64_t* sum) {
   const int n = in.channels;
   const S* row = reinterpret_cast<const S*>(row_of(in, p, 0));
   const int64_t next = in.steps > 1 ? n : 0;
+  constexpr int kSafe = sizeof(S) == 2 ? 1 << 15 : 1;  // steps whose sum fits 32 bits
   int c = 0;
   for (; c + kEight <= n; c += kEight) {
     Eight64 all = hot::PTQ_ISA::load<Eight64>(sum + c);
-    for (int t = 0; t < steps; ++t)
-      all += __builtin_convertvector(hot::PTQ_ISA::load<Some>(row + t * next + c), Eight64);
+    for (int t = 0; t < steps;) {
+      Eight32 some = {};
+      for (int i = 0; i < kSafe && t < steps; ++i, ++t)
+        some += __builtin_convertvector(hot::PTQ_ISA::load<Some>(row + t * next + c), Eight32);
+      all += __builtin_convertvector(some, Eight64);
+    }
     hot::PTQ_ISA::store(sum + c, all);
   }
   for (; c < n; ++c)

@@ -3,7 +3,7 @@
 // the taps of a line may be one.
 #pragma once
 
-#include "dots.h"
+#include "byte_dots.h"
 #include "lines.h"
 
 namespace ptq {
@@ -79,7 +79,8 @@ struct Dense {
   // Numbers between two rows of sums: as few as there are channels for, so that they stay in the first-level cache.
   int stride(int tile) const { return channels(tile) <= 8 ? 8 : (int)round_up(channels(tile), kUnit); }
 
-  // Sums of positions [begin, end) of a tile at the input's steps into acc [position][step][stride]; it has room for 64.
+  // Sums of positions [begin, end) of a tile at the input's steps into acc [position][step][stride]; it has room
+  // for 64.
   void run(int tile, int begin, int end, int32_t* acc) {
     const int width = lines.axis.out, next = stride(tile);
     for (int p = begin; p < end;) {

@@ -30,6 +30,8 @@ static inline void put_masks(uint64_t word, uint8_t* out) {
 #endif
 }
 
+constexpr int kWide = kBytes == 64 ? 8 : 4;  // positions whose sums stay in registers
+
 struct Depthwise : LineRange {
   const Layer& l;
   const Spikes& s;
@@ -128,12 +130,13 @@ struct Depthwise : LineRange {
     int begun = 0;
     for (int tap = 0; tap < l.taps; ++tap) {
       if (group[tap] && tap > 0) flush(begun++ == 0);
-      const uint8_t *x = pointers[tap] + start, *w = weights + tap * kTile;
+      const FourRows<P, uint8_t> x(pointers[tap] + start, next);
+      const uint8_t* w = weights + tap * kTile;
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
         const u8v weight = load<u8v>(w + (turn + v * kBytes) % kTile);
 #pragma GCC unroll 8
-        for (int p = 0; p < P; ++p) sum[p][v] += load<u8v>(x + p * next + v * kBytes) & weight;
+        for (int p = 0; p < P; ++p) sum[p][v] += load<u8v>(x.at(p) + v * kBytes) & weight;
       }
     }
     flush(begun == 0);
@@ -158,6 +161,7 @@ struct Depthwise : LineRange {
         pointers[tap] = start + ((o - from) * axis.stride + tap % axis.kernel * axis.dilation) * column;
       }
       int i = 0;
+      for (; i + kWide <= n; i += kWide) add_positions<kWide>(i, acc);
       for (; i + 4 <= n; i += 4) add_positions<4>(i, acc);
       for (; i < n; ++i) add_positions<1>(i, acc);
       p += n, acc += (int64_t)n * s.steps * lanes;

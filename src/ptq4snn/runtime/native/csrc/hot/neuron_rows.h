@@ -61,8 +61,10 @@ struct NeuronRows {
     const bool spare = last && in.channels % kUnit != 0;
     const int until = !readable(in) ? begin : spare ? end - 1 : end;
     const int64_t at = (int64_t)begin * in.steps * in.channels;
-    if (begin < until && in.type == Type::I16) run(begin, until, static_cast<const int16_t*>(in.data) + at, in.channels);
-    if (begin < until && in.type == Type::I32) run(begin, until, static_cast<const int32_t*>(in.data) + at, in.channels);
+    if (begin < until && in.type == Type::I16)
+      run(begin, until, static_cast<const int16_t*>(in.data) + at, in.channels);
+    if (begin < until && in.type == Type::I32)
+      run(begin, until, static_cast<const int32_t*>(in.data) + at, in.channels);
     if (until < end) run_copied(until, end);
   }
 };

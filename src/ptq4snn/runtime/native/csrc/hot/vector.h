@@ -240,6 +240,21 @@ static inline int64_t rshift_even(int64_t a, int n) {
   return (int64_t)((uint64_t)a + (uint64_t)(half + odd)) >> n;
 }
 
+// Places in R rows that are k apart: a pointer for every four of them.
+template <int R, class X>
+struct FourRows {
+  const X* of[(R + 3) / 4];
+  int64_t k, k3;
+
+  FourRows(const X* first, int64_t k_) : k(k_), k3(3 * k_) {
+    for (int i = 0; i < (R + 3) / 4; ++i) of[i] = first + 4 * i * k;
+  }
+  void go_on(int n) {
+    for (int i = 0; i < (R + 3) / 4; ++i) of[i] += n;
+  }
+  const X* at(int m) const { return of[m / 4] + (m % 4 == 3 ? k3 : m % 4 * k); }
+};
+
 // A bump allocator over the caller's scratch. With a null base it only counts.
 struct Arena {
   char* base;
