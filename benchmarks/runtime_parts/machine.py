@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,11 +32,20 @@ def instructions() -> str:
     return levels()[-1]
 
 
+def model() -> str:
+    """Family and model of the processor where the system tells them: names do not always say which it is."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text("utf-8", "replace") if info.exists() else ""
+    found = [re.search(rf"^{key}\s*: (\d+)$", text, re.MULTILINE) for key in ("cpu family", "model")]
+    return ", ".join(f"{word} {m[1]}" for word, m in zip(("family", "model"), found, strict=True) if m)
+
+
 def machine() -> dict[str, Any]:
     """What the figures are of, in words."""
     held = VARIABLE in os.environ
     return {
         "processor": processor(),
+        "model": model(),
         "instructions": instructions(),
         "held": held,  # the processor has more
         "torch": torch.__version__,

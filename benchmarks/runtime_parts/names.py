@@ -9,4 +9,5 @@ __all__ = ["cpu_name"]
 
 def cpu_name(m: dict[str, Any]) -> str:
     """Key and title of the figures of one machine."""
-    return f"{m['processor']}, {m['instructions']}{' only' if m.get('held') else ''}"
+    model = f" ({m['model']})" if m.get("model") else ""
+    return f"{m['processor']}{model}, {m['instructions']}{' only' if m.get('held') else ''}"

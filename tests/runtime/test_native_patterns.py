@@ -21,6 +21,7 @@ from ptq4snn.network.program import (
     Pool,
     Program,
     Quantize,
+    TimeSum,
 )
 from ptq4snn.runtime.loading import build
 from ptq4snn.runtime.native import NativeExecutor
@@ -68,6 +69,23 @@ class Patterns(Builder):
         self.operations.append(Gather(out, (v,), self.name("tokens"), "sum", x.positions, numbers))
         return out
 
+    def moved(self, v: int, positions: int, how: str, width: int, index: Index) -> int:
+        """Elements by an index, as many as there were."""
+        x = self.values[v]
+        channels = x.positions * x.channels // positions
+        out = self.add((positions,), channels, x.time, self.peak[v] * (width if how == "sum" else 1), False)
+        self.operations.append(Gather(out, (v,), self.name("gather"), how, width, index))
+        return out
+
+    def tripled(self, v: int) -> int:
+        """Every element three times, side by side: more channels."""
+        x = self.values[v]
+        numbers = tuple(c for c in range(x.channels) for _ in range(3))
+        out = self.add((x.positions,), 3 * x.channels, x.time, self.peak[v], False)
+        index = Index((x.positions,), (x.channels,), 0, numbers)
+        self.operations.append(Gather(out, (v,), self.name("gather"), "sum", 1, index))
+        return out
+
     def finish(self) -> Model:
         v = self.project(self.below(len(self.values) - 1, 512))
         x = self.values[self.neuron(v)]
@@ -103,6 +121,32 @@ def products(seed: int) -> Model:
     return b.finish()
 
 
+def moves(seed: int) -> Model:
+    """Spikes moved inside their rows and in pieces: neighbours, a permutation, heads and back."""
+    b, v = started(seed)
+    v = b.tripled(b.tripled(b.one(v, b.total(v, b.neuron(v)))))
+    p, c = b.values[v].positions, b.values[v].channels
+    near = tuple(min(max(i + d, 0), c - 1) for i in range(c) for d in (-1, 0, 1))
+    own = b.moved(v, p, b.one("max", "sum"), 3, Index((p,), (c,), 0, near))
+    turned = tuple(b.one(np.roll(np.arange(c), 5), b.rng.permutation(c)).tolist())
+    own = b.moved(own, p, "sum", 1, Index((p,), (c,), 0, turned))
+    each = c // 3
+    heads = b.moved(own, 3 * p, "sum", 1, Index((3, p), (each, c), 0, tuple(range(each))))
+    back = tuple(h * p * each + i for h in range(3) for i in range(each))
+    b.moved(heads, p, "sum", 1, Index((p,), (each,), 0, back))
+    return b.finish()
+
+
+def late(seed: int) -> Model:
+    """Behind a sum over time: neurons that only compare."""
+    b, v = started(seed)
+    x = b.values[v]
+    total = b.add(b.area[v], x.channels, False, 64 * b.peak[v], True)
+    b.operations.append(TimeSum(total, (v,), b.name("sum")))
+    b.neuron(total)
+    return b.finish()
+
+
 def pools(seed: int) -> Model:
     b, v = started(seed)
     double = b.total(v, b.neuron(v))
@@ -121,7 +165,7 @@ def streams(seed: int) -> Model:
     return b.finish()
 
 
-@pytest.mark.parametrize("pattern", [spike_sums, products, pools, streams])
+@pytest.mark.parametrize("pattern", [spike_sums, products, pools, streams, moves, late])
 def test_pattern(pattern: Callable[[int], Model]) -> None:
     for seed in SEEDS:
         model = pattern(seed)

@@ -43,12 +43,12 @@ struct Case {
     const int in_steps = r.chance(0.2) ? 1 : steps, in_positions = height * width;
     const int each =
         grouped ? (int)r.of({1, 1, 2, 3})
-                : (int)(image ? r.of({1, 3, 16, 48, 64, 65, 130}) : r.of({1, 3, 5, 31, 64, 65, 100, 128, 300, 513}));
-    const int groups = grouped ? (int)r.of({1, 3, 64, 70}) : 1;
+                : (int)(image ? r.of({1, 3, 8, 16, 48, 64, 65, 130}) : r.of({1, 3, 5, 31, 64, 65, 100, 128, 300, 513}));
+    const int groups = grouped ? (int)r.of({1, 3, 8, 16, 32, 64, 70}) : 1;
     const int bits = (int)r.of({2, 3, 4, 4, 4, 8});
-    const int cout = grouped
-                         ? groups * (int)r.of({1, 1, 2})
-                         : (int)(image ? r.of({1, 16, 40, 64, 70, 130}) : r.of({1, 10, 17, 48, 64, 65, 100, 128, 200}));
+    const int cout =
+        grouped ? groups * (int)r.of({1, 1, 2})
+                : (int)(image ? r.of({1, 8, 16, 40, 64, 70, 130}) : r.of({1, 8, 10, 17, 48, 64, 65, 100, 128, 200}));
     if (r.chance(0.65))
       input.reset(
           new Input(r, in_positions, in_steps, each * groups, (int)r.between(1, 3), r.of({0.0, 0.02, 0.1, 0.3, 1.0})));

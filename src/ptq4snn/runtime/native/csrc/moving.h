@@ -1,6 +1,6 @@
-// Operations that look at other positions or elements: quantize, pool, gather, matmul; copies out.
+// Operations that look at other positions or elements: quantize, pool, matmul; copies out.
 #pragma once
-#include "pointwise.h"
+#include "gathers.h"
 
 namespace ptq {
 namespace PTQ_ISA {
@@ -13,30 +13,6 @@ static inline uint8_t to_grid(float x, double inverse, double zero) {
   const double magic = 6755399441055744.0;
   return (uint8_t)(int32_t)((y + magic) - magic);
 }
-
-// The row of an index for one position after the other: its numbers, and what is added to those that are not -1.
-struct IndexWalk {
-  const Op& op;
-  int64_t row, moved = 0;
-  const int32_t* at;
-  StrideWalk strides;
-
-  IndexWalk(const Op& o, int p, int64_t numbers)
-      : op(o), row(numbers), at(o.index + (o.index_strides.rank > 0 ? 0 : p * numbers)), strides(o.index_strides, p) {}
-
-  void go_on(int n) {
-    for (int i = 0; i < n; ++i) next();
-  }
-
-  const int32_t* next() {
-    const int32_t* now = at;
-    if (op.index_strides.rank > 0)
-      moved = strides.next();
-    else
-      at += row;
-    return now;
-  }
-};
 
 // Inputs of kTogether positions that follow each other as floats do: read in order, written apart. False: they do not.
 constexpr int kTogether = 64;
@@ -180,16 +156,19 @@ static bool takes_max_of_rows(const Call& call, int begin, int end) {
 }
 
 // Weighted sums of rows of one element type into rows of another, a register of channels after the other, for windows.
-// Sums fit 32 bits. What the leading axes say is found once for each line of outputs; `room` has two numbers a tap.
+// Sums fit 32 bits. What the leading axes say is found once for each line of outputs.
 template <class S, class O>
-static void sum_rows(const Call& call, int begin, int end, int32_t* room) {
+static void sum_rows(const Call& call, int begin, int end) {
   using namespace hot::PTQ_ISA;
   const Projection& w = call.op->project;
   const View &in = call.in[0], &out = call.out;
   hot::Window lead = w.window;
   const hot::Axis& axis = w.window.axes[--lead.rank];
   const int above = w.taps / axis.kernel;
-  int32_t *lines = room, *counts = room + above;
+  Piece piece{call.scratch};
+  int32_t *lines = piece.take<int32_t>(above), *counts = piece.take<int32_t>(above);
+  const uint8_t** rows = piece.take<const uint8_t*>(w.taps);  // under the window of an output, at step 0
+  int32_t* by = piece.take<int32_t>(w.taps);
   for (int p = begin; p < end; ++p) {
     const int o = p % axis.out;
     if (p == begin || o == 0) {
@@ -197,19 +176,19 @@ static void sum_rows(const Call& call, int begin, int end, int32_t* room) {
       coordinates(lead, p / axis.out, at);
       taps_at(lead, at, lines), weights_at(lead, at, counts);
     }
+    int n = 0;
+    for (int x = 0; x < axis.kernel; ++x) {
+      const int from = axis.taps ? axis.taps[o * axis.kernel + x] : o * axis.stride - axis.before + x * axis.dilation;
+      if ((uint32_t)from >= (uint32_t)axis.size) continue;
+      const int32_t own = axis.weights ? axis.weights[o * axis.kernel + x] : 1;
+      for (int i = 0; i < above; ++i)
+        if (lines[i] >= 0) rows[n] = row_of(in, lines[i] * axis.size + from, 0), by[n++] = own * counts[i];
+    }
+    const int64_t step = in.steps > 1 ? in.row : 0;
     for (int t = 0; t < out.steps; ++t)
       for (int c = 0; c < out.channels; c += kLanes) {
         i32v sum = {};
-        for (int x = 0; x < axis.kernel; ++x) {
-          const int from =
-              axis.taps ? axis.taps[o * axis.kernel + x] : o * axis.stride - axis.before + x * axis.dilation;
-          if ((uint32_t)from >= (uint32_t)axis.size) continue;
-          const int32_t by = axis.weights ? axis.weights[o * axis.kernel + x] : 1;
-          for (int i = 0; i < above; ++i)
-            if (lines[i] >= 0)
-              sum += load_lanes(reinterpret_cast<const S*>(row_of(in, lines[i] * axis.size + from, t)) + c) *
-                     (by * counts[i]);
-        }
+        for (int i = 0; i < n; ++i) sum += load_lanes(reinterpret_cast<const S*>(rows[i] + t * step) + c) * by[i];
         store_lanes(reinterpret_cast<O*>(row_of_mutable(out, p, t)) + c, sum);
       }
   }
@@ -220,10 +199,9 @@ static bool takes_sum_of_rows(const Call& call, int begin, int end) {
   const int in = call.in[0].format, out = call.out.format;
   if (op.how != kSum || op.wide || op.pool_weights || op.project.window.rank == 0) return false;
   if (call.out.channels % hot::PTQ_ISA::kLanes != 0) return false;
-  int32_t* room = reinterpret_cast<int32_t*>(call.scratch);
-  if (in == kI16 && out == kI16) return sum_rows<int16_t, int16_t>(call, begin, end, room), true;
-  if (in == kI16 && out == kI32) return sum_rows<int16_t, int32_t>(call, begin, end, room), true;
-  if (in == kI32 && out == kI32) return sum_rows<int32_t, int32_t>(call, begin, end, room), true;
+  if (in == kI16 && out == kI16) return sum_rows<int16_t, int16_t>(call, begin, end), true;
+  if (in == kI16 && out == kI32) return sum_rows<int16_t, int32_t>(call, begin, end), true;
+  if (in == kI32 && out == kI32) return sum_rows<int32_t, int32_t>(call, begin, end), true;
   return false;
 }
 
@@ -252,75 +230,21 @@ static void pool(const Call& call, int begin, int end) {
   }
 }
 
-// All inputs of a gather at step t, end to end.
-template <class T>
-static void lay_out(const Call& call, int t, T* out) {
-  for (int i = 0; i < call.op->inputs; ++i) {
-    const View& v = call.in[i];
-    for (int p = 0; p < v.positions; ++p, out += v.channels) decode(v, p, t, out);
-  }
-}
-
-// Whether an index with strides moves rows as they are.
-static bool moves_rows(const Call& call) {
-  const Op& op = *call.op;
-  const View& in = call.in[0];
-  const int n = call.out.channels;
-  bool whole = op.index_strides.rank > 0 && op.width == 1 && op.inputs == 1 && in.channels == n;
-  whole = whole && in.format == call.out.format && in.steps == call.out.steps;
-  for (int a = 0; whole && a < op.index_strides.rank; ++a) whole = op.index_strides.strides[a] % n == 0;
-  for (int c = 0; whole && c < n; ++c) whole = op.index[c] == c;
-  return whole;
-}
-
-static void move_by_strides(const Call& call, int begin, int end) {
-  StrideWalk walk(call.op->index_strides, begin);
-  for (int p = begin; p < end; ++p)
-    std::memcpy(row_of_mutable(call.out, p, 0), row_of(call.in[0], (int)(walk.next() / call.out.channels), 0),
-                (size_t)(call.out.row * call.out.steps));
-}
-
-template <class T>
-static void gather(const Call& call, int begin, int end) {
-  if (moves_rows(call)) return move_by_strides(call, begin, end);
-  const Op& op = *call.op;
-  const int n = call.out.channels, width = op.width;
-  int64_t elements = 0;
-  for (int i = 0; i < op.inputs; ++i) elements += (int64_t)call.in[i].positions * call.in[i].channels;
-  Piece piece{call.scratch};
-  T *row = piece.take<T>(n), *flat = piece.take<T>(elements + 1) + 1;
-  flat[-1] = 0;  // what -1 stands for
-  for (int t = 0; t < call.out.steps; ++t) {
-    lay_out(call, t, flat);
-    IndexWalk walk(op, begin, (int64_t)n * width);
-    for (int p = begin; p < end; ++p) {
-      const int32_t* index = walk.next();
-      const T* from = flat + walk.moved;  // -1 only where nothing is added
-      for (int c = 0; c < n; ++c) {
-        T out = from[index[(int64_t)c * width]];
-        for (int k = 1; k < width; ++k) {
-          const T x = from[index[(int64_t)c * width + k]];
-          out = op.how == kSum ? out + x : x > out ? x : out;
-        }
-        row[c] = out;
-      }
-      encode(call.out, p, t, row);
-    }
-  }
-}
-
 constexpr int kFewColumns = 64;  // of a product: up to there a zero costs less than to look for it
+
+// Numbers between two rows of the right side: few columns are padded to whole vectors.
+static inline int matmul_stride(int columns) { return columns <= kFewColumns ? (columns + 7) / 8 * 8 : columns; }
 
 // Rows of one group, eight columns at a time.
 template <class T>
 static void matmul_eights(const Call& call, int t, int begin, int end, const T* b, T* a, T* sum) {
   typedef T Eight __attribute__((vector_size(8 * sizeof(T))));
-  const int inner = call.in[0].channels, columns = call.out.channels;
+  const int inner = call.in[0].channels, stride = matmul_stride(call.out.channels);
   for (int p = begin; p < end; ++p) {
     decode(call.in[0], p, t, a);
-    for (int c = 0; c < columns; c += 8) {
+    for (int c = 0; c < stride; c += 8) {
       Eight all = {};
-      for (int i = 0; i < inner; ++i) all += hot::PTQ_ISA::load<Eight>(b + (int64_t)i * columns + c) * a[i];
+      for (int i = 0; i < inner; ++i) all += hot::PTQ_ISA::load<Eight>(b + (int64_t)i * stride + c) * a[i];
       hot::PTQ_ISA::store(sum + c, all);
     }
     encode(call.out, p, t, sum);
@@ -331,7 +255,7 @@ static void matmul_eights(const Call& call, int t, int begin, int end, const T* 
 template <class T>
 static void matmul_rows(const Call& call, int t, int begin, int end, const T* b, T* a, T* sum) {
   const int inner = call.in[0].channels, columns = call.out.channels;
-  if (columns % 8 == 0 && columns <= kFewColumns) return matmul_eights(call, t, begin, end, b, a, sum);
+  if (columns <= kFewColumns) return matmul_eights(call, t, begin, end, b, a, sum);
   for (int p = begin; p < end; ++p) {
     decode(call.in[0], p, t, a);
     for (int c = 0; c < columns; ++c) sum[c] = 0;
@@ -348,15 +272,16 @@ static void matmul_rows(const Call& call, int t, int begin, int end, const T* b,
 template <class T>
 static void matmul(const Call& call, int begin, int end) {
   const View& right = call.in[1];
-  const int inner = call.in[0].channels, columns = call.out.channels;
+  const int inner = call.in[0].channels, columns = call.out.channels, stride = matmul_stride(columns);
   const int rows = call.out.positions / call.op->groups;
   Piece piece{call.scratch};
-  T *a = piece.take<T>(inner), *sum = piece.take<T>(columns), *b = piece.take<T>((int64_t)inner * columns);
+  T *a = piece.take<T>(inner), *sum = piece.take<T>(stride), *b = piece.take<T>((int64_t)inner * stride);
+  std::memset(b, 0, sizeof(T) * (size_t)inner * (size_t)stride);
   for (int first = begin; first < end;) {
     const int group = first / rows;
     const int last = (group + 1) * rows < end ? (group + 1) * rows : end;
     for (int t = 0; t < call.out.steps; ++t) {
-      for (int i = 0; i < inner; ++i) decode(right, group * inner + i, t, b + (int64_t)i * columns);
+      for (int i = 0; i < inner; ++i) decode(right, group * inner + i, t, b + (int64_t)i * stride);
       matmul_rows(call, t, first, last, b, a, sum);
     }
     first = last;

@@ -1,7 +1,7 @@
-// Neurons that the hot kernels do not take, in int64; packed rows of state; sums over time.
+// Neurons that the hot kernels do not take, in int64; packed rows of state.
 #pragma once
 #include "dither.h"
-#include "pointwise.h"
+#include "time_sums.h"
 
 namespace ptq {
 namespace PTQ_ISA {
@@ -101,31 +101,86 @@ static inline int64_t rounded(int64_t a, int64_t n, int64_t some) {
   return (a + half + ((a >> n) & some)) >> n;
 }
 
-// The same as `neuron_step` where every channel has its own numbers, fires at most once, and nothing is dithered.
+// The numbers of neurons that follow each other.
+struct NumbersFrom {
+  const int64_t *charge_m, *charge_n, *settle_m, *settle_n, *theta, *rho, *lo, *hi;
+
+  NumbersFrom(const Neurons& k, int first)
+      : charge_m(k.wide_numbers[kChargeM] + first),
+        charge_n(k.wide_numbers[kChargeN] + first),
+        settle_m(k.wide_numbers[kSettleM] + first),
+        settle_n(k.wide_numbers[kSettleN] + first),
+        theta(k.wide_numbers[kTheta] + first),
+        rho(k.wide_numbers[kRho] + first),
+        lo(k.wide_numbers[kLo] + first),
+        hi(k.wide_numbers[kHi] + first) {}
+};
+
+#if defined(PTQ_AVX512)
+// a / 2^n, halves to even.
+template <class V>
+static inline V rounded_all(V a, V n) {
+  const V some = (n > 0) & 1, half = (((V{} + 1) << n) >> 1) - some;
+  return (a + half + ((a >> n) & some)) >> n;
+}
+
+// The elements of a vector from c on.
+template <hot::Reset reset, class V>
+static inline void vector_step(const NumbersFrom& k, int c, int64_t* x, int64_t* v, int64_t* s) {
+  using hot::PTQ_ISA::load;
+  using hot::PTQ_ISA::store;
+  const V a = load<V>(x + c) + rounded_all(load<V>(v + c) * load<V>(k.charge_m + c), load<V>(k.charge_n + c));
+  const V fires = a >= load<V>(k.theta + c);
+  V rest = reset == hot::Reset::Hard ? a & ~fires : reset == hot::Reset::Soft ? a - (load<V>(k.rho + c) & fires) : a;
+  rest = rounded_all(rest * load<V>(k.settle_m + c), load<V>(k.settle_n + c));
+  const V lo = load<V>(k.lo + c), hi = load<V>(k.hi + c);
+  rest = rest < lo ? lo : rest;
+  store(v + c, rest > hi ? hi : rest), store(x + c, a), store(s + c, fires & 1);
+}
+#endif
+
+// The same as `neuron_step` where the elements of a row have the numbers from `first` on, fire at most once, and
+// nothing is dithered.
 template <hot::Reset reset>
-static void plain_step(const Neurons& k, int n, int64_t* __restrict x, int64_t* __restrict v, int64_t* __restrict s) {
-  const int64_t *charge_m = k.wide_numbers[kChargeM], *charge_n = k.wide_numbers[kChargeN];
-  const int64_t *settle_m = k.wide_numbers[kSettleM], *settle_n = k.wide_numbers[kSettleN];
-  const int64_t *theta = k.wide_numbers[kTheta], *rho = k.wide_numbers[kRho];
-  const int64_t *lo = k.wide_numbers[kLo], *hi = k.wide_numbers[kHi];
-  for (int c = 0; c < n; ++c) {
-    const int64_t a = x[c] + rounded(v[c] * charge_m[c], charge_n[c], charge_n[c] > 0);
-    const int64_t fires = a >= theta[c];
-    int64_t rest = reset == hot::Reset::Hard ? a & (fires - 1) : reset == hot::Reset::Soft ? a - (rho[c] & -fires) : a;
-    rest = rounded(rest * settle_m[c], settle_n[c], settle_n[c] > 0);
-    rest = rest < lo[c] ? lo[c] : rest;
-    v[c] = rest > hi[c] ? hi[c] : rest;
+static void plain_step(const Neurons& numbers, int first, int n, int64_t* __restrict x, int64_t* __restrict v,
+                       int64_t* __restrict s) {
+  const NumbersFrom k(numbers, first);
+  int c = 0;
+#if defined(PTQ_AVX512)
+  typedef int64_t Four64 __attribute__((vector_size(32)));
+  for (; c + 8 <= n; c += 8) vector_step<reset, Eight64>(k, c, x, v, s);
+  for (; c + 4 <= n; c += 4) vector_step<reset, Four64>(k, c, x, v, s);
+#endif
+  for (; c < n; ++c) {
+    const int64_t a = x[c] + rounded(v[c] * k.charge_m[c], k.charge_n[c], k.charge_n[c] > 0);
+    const int64_t fires = a >= k.theta[c];
+    int64_t rest = reset == hot::Reset::Hard   ? a & (fires - 1)
+                   : reset == hot::Reset::Soft ? a - (k.rho[c] & -fires)
+                                               : a;
+    rest = rounded(rest * k.settle_m[c], k.settle_n[c], k.settle_n[c] > 0);
+    rest = rest < k.lo[c] ? k.lo[c] : rest;
+    v[c] = rest > k.hi[c] ? k.hi[c] : rest;
     x[c] = a, s[c] = fires;
   }
 }
 
-static void any_step(const Call& call, int p, int64_t t, int64_t* x, int64_t* v, int64_t* s) {
+// The channel of the first element of a row whose elements are of channels that follow each other; else -1.
+static int first_channel(const Neurons& k, int p, int n) {
+  if (!k.channel) return 0;
+  const int32_t* row = k.channel + (int64_t)p * n;
+  int32_t other = 0;
+  for (int c = 0; c < n; ++c) other |= row[c] - row[0] - c;
+  return other ? -1 : row[0];
+}
+
+// `first`: of the row, as above.
+static void any_step(const Call& call, int p, int first, int64_t t, int64_t* x, int64_t* v, int64_t* s) {
   const Neurons& k = call.op->neuron;
-  if (k.channel || k.most != 1 || k.dither) return neuron_step(call, p, t, x, v, s);
+  if (first < 0 || k.most != 1 || k.dither) return neuron_step(call, p, t, x, v, s);
   switch (k.reset) {
-    case hot::Reset::Hard: return plain_step<hot::Reset::Hard>(k, call.out.channels, x, v, s);
-    case hot::Reset::Soft: return plain_step<hot::Reset::Soft>(k, call.out.channels, x, v, s);
-    default: return plain_step<hot::Reset::None>(k, call.out.channels, x, v, s);
+    case hot::Reset::Hard: return plain_step<hot::Reset::Hard>(k, first, call.out.channels, x, v, s);
+    case hot::Reset::Soft: return plain_step<hot::Reset::Soft>(k, first, call.out.channels, x, v, s);
+    default: return plain_step<hot::Reset::None>(k, first, call.out.channels, x, v, s);
   }
 }
 
@@ -140,8 +195,33 @@ static void hand_on(const Call& call, int p, int t, const int64_t* v, int64_t* o
   encode(call.second, p, t, out);
 }
 
+// Whether neurons see one step and keep nothing: what they fire then depends on x alone.
+static bool only_compares(const Call& call) {
+  const Op& op = *call.op;
+  const Neurons& k = op.neuron;
+  const bool kept = (op.state >= 0 && call.state != nullptr) || op.inputs == 2 || op.second >= 0 || k.carried;
+  const bool plain = !k.channel && k.most == 1 && (op.steps == 0 || op.steps == call.first_step + call.steps);
+  const bool rows = call.in[0].format == kI64 && call.out.format == 1 && call.out.channels % kEight == 0;
+  return !kept && plain && rows && call.out.steps == 1;
+}
+
+static void compare_rows(const Call& call, int begin, int end) {
+  using hot::PTQ_ISA::load;
+  const Neurons& k = call.op->neuron;
+  const int n = call.out.channels;
+  const int64_t* theta = k.wide_numbers[kTheta];
+  for (int p = begin; p < end; ++p) {
+    const int64_t* x = reinterpret_cast<const int64_t*>(row_of(call.in[0], p, 0));
+    uint64_t* words = reinterpret_cast<uint64_t*>(row_of_mutable(call.out, p, 0));
+    std::memset(words, 0, (size_t)call.out.row);
+    for (int c = 0; c < n; c += kEight)
+      words[c / 64] |= (uint64_t)bits_of(load<Eight64>(x + c) * k.gain >= load<Eight64>(theta + c)) << (c % 64);
+  }
+}
+
 // The state of a position: packed, or an input [positions][channels] that was loaded before.
 static void neuron_any(const Call& call, int begin, int end) {
+  if (only_compares(call)) return compare_rows(call, begin, end);
   const Op& op = *call.op;
   const int n = call.out.channels;
   const bool loaded = op.inputs == 2;
@@ -153,53 +233,16 @@ static void neuron_any(const Call& call, int begin, int end) {
     uint8_t* row = state == nullptr ? nullptr : state + p * op.fields.bytes;
     if (row != nullptr) unpack_state(op.fields, row, v);
     if (loaded) decode(call.in[1], p, 0, v);
+    const int first = first_channel(op.neuron, p, n);
     for (int t = 0; t < call.out.steps; ++t) {
       incoming(call, p, t, x);
       if (op.neuron.carried) hand_on(call, p, t, v, s);
-      any_step(call, p, op.neuron.once ? t : call.first_step + t, x, v, s);
+      any_step(call, p, first, op.neuron.once ? t : call.first_step + t, x, v, s);
       encode(call.out, p, t, s);
       if (op.second >= 0 && !op.neuron.carried) encode(call.second, p, t, x);
     }
     if (row != nullptr) pack_state(op.fields, v, row);
     if (loaded) encode(call.in[1], p, 0, v);
-  }
-}
-
-// The sums of all steps of a row of one element type, added to `sum`.
-template <class S>
-static void sum_steps(const View& in, int p, int steps, int64_t* __restrict sum) {
-  const int n = in.channels;
-  const S* row = reinterpret_cast<const S*>(row_of(in, p, 0));
-  const int64_t next = in.steps > 1 ? n : 0;
-  for (int c = 0; c < n; ++c) {
-    int64_t all = 0;
-    for (int t = 0; t < steps; ++t) all += row[t * next + c];
-    sum[c] += all;
-  }
-}
-
-// Sums over all steps; the state of a position is its sums so far.
-static void time_sum(const Call& call, int begin, int end) {
-  const View& in = call.in[0];
-  const int n = call.out.channels;
-  Piece piece{call.scratch};
-  int64_t *sum = piece.take<int64_t>(n), *row = piece.take<int64_t>(n);
-  for (int p = begin; p < end; ++p) {
-    uint8_t* state = call.state == nullptr ? nullptr : call.state + (int64_t)p * n * 8;
-    std::memset(sum, 0, (size_t)n * 8);
-    if (state != nullptr) std::memcpy(sum, state, (size_t)n * 8);
-    if (in.format == kI16) {
-      sum_steps<int16_t>(in, p, call.steps, sum);
-    } else if (in.format == kI32) {
-      sum_steps<int32_t>(in, p, call.steps, sum);
-    } else {
-      for (int t = 0; t < call.steps; ++t) {
-        decode(in, p, t, row);
-        for (int c = 0; c < n; ++c) sum[c] += row[c];
-      }
-    }
-    if (state != nullptr) std::memcpy(state, sum, (size_t)n * 8);
-    encode(call.out, p, 0, sum);
   }
 }
 

@@ -146,11 +146,11 @@ static int64_t own_scratch(const Call& call) {
     widest = v.channels > widest ? v.channels : widest;
     elements += (int64_t)v.positions * v.channels;
   }
-  const int64_t taps = op.project.taps + 16, rows = 4 * (widest + 8) + taps;
+  const int64_t taps = 3 * (op.project.taps + 32), rows = 4 * (widest + 8) + taps;
   switch (op.kind) {
     case kQuantize: return 4 * ((int64_t)call.out.steps * call.out.channels + 8);
-    case kGather: return rows + elements + 8;
-    case kMatmul: return rows + (int64_t)call.in[0].channels * call.out.channels + 8;
+    case kGather: return rows + elements + 8 + 3 * kMostMoves * words_of(call.out.channels);  // BitMove
+    case kMatmul: return rows + (int64_t)call.in[0].channels * matmul_stride(call.out.channels) + 8;
     case kLoadState: return rows + (int64_t)call.out.positions * call.out.channels;
     case kStoreState: return rows + elements;
     default: return rows;

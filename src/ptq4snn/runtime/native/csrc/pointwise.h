@@ -17,7 +17,7 @@ struct Piece {
   }
 };
 
-using hot::PTQ_ISA::kUnit;
+constexpr int kEight = 8;
 using hot::PTQ_ISA::StrideWalk;
 using hot::PTQ_ISA::TapWalk;
 
@@ -29,47 +29,69 @@ static inline bool is_like(const View& v, const View& out) {
 }
 
 // out = clip(a left + b right + constant); `out` may be one of them.
-template <class S>
-static inline void add_elements(const Op& op, const uint8_t* left, const uint8_t* right, int64_t n, uint8_t* out) {
+template <class A, class B, class O>
+static inline void add_elements(const Op& op, const A* x, const B* y, int64_t n, O* z) {
+  using namespace hot::PTQ_ISA;
   const int32_t a = (int32_t)op.coefficients[0], b = (int32_t)op.coefficients[1], constant = (int32_t)op.constant;
   const int32_t low = (int32_t)op.low, high = (int32_t)op.high;
-  const S *x = reinterpret_cast<const S*>(left), *y = reinterpret_cast<const S*>(right);
-  S* z = reinterpret_cast<S*>(out);
-  const auto one = [=](int32_t l, int32_t r) {
-    const int32_t sum = a * l + b * r + constant;
-    return (S)(sum < low ? low : sum > high ? high : sum);
-  };
+  const bool plain = a == 1 && b == 1;
   int64_t c = 0;
-  for (; c + kUnit <= n; c += kUnit) {  // known lengths become vector code without a rest
-    S some[kUnit];
-    for (int i = 0; i < kUnit; ++i) some[i] = one(x[c + i], y[c + i]);
-    std::memcpy(z + c, some, sizeof some);
+  for (; c + kLanes <= n; c += kLanes) {
+    i32v l = load_lanes(x + c), r = load_lanes(y + c);
+    if (!plain) l *= a, r *= b;
+    store_lanes(z + c, smaller(larger(l + r + constant, same(low)), same(high)));
   }
-  for (; c < n; ++c) z[c] = one(x[c], y[c]);
+  for (; c + kEight <= n; c += kEight) {
+    typedef int32_t Eight __attribute__((vector_size(4 * kEight)));
+    typedef A Left __attribute__((vector_size(sizeof(A) * kEight)));
+    typedef B Right __attribute__((vector_size(sizeof(B) * kEight)));
+    typedef O Out __attribute__((vector_size(sizeof(O) * kEight)));
+    const Eight l = __builtin_convertvector(load<Left>(x + c), Eight) * a;
+    const Eight sum = l + __builtin_convertvector(load<Right>(y + c), Eight) * b + constant;
+    const Eight least = sum < low ? Eight{} + low : sum;
+    store(z + c, __builtin_convertvector(least > high ? Eight{} + high : least, Out));
+  }
+  for (; c < n; ++c) {
+    const int32_t sum = a * x[c] + b * y[c] + constant;
+    z[c] = (O)(sum < low ? low : sum > high ? high : sum);
+  }
 }
 
-// Rows of one element type, added without a detour: streams.
-template <class S>
+// Rows of int16 or int32, added without a detour: streams.
+template <class A, class B, class O>
 static void add_rows(const Call& call, int begin, int end) {
   const View &x = call.in[0], &y = call.in[1], &out = call.out;
+  const auto left = [&](int p) { return reinterpret_cast<const A*>(row_of(x, shared_position(x, p), 0)); };
+  const auto right = [&](int p) { return reinterpret_cast<const B*>(row_of(y, shared_position(y, p), 0)); };
+  const auto to = [&](int p) { return reinterpret_cast<O*>(row_of_mutable(out, p, 0)); };
   const int n = out.channels;
   if (is_like(x, out) && is_like(y, out))  // rows follow each other alike
-    return add_elements<S>(*call.op, row_of(x, begin, 0), row_of(y, begin, 0), (int64_t)(end - begin) * out.steps * n,
-                           row_of_mutable(out, begin, 0));
-  for (int p = begin; p < end; ++p)
-    for (int t = 0; t < out.steps; ++t)
-      add_elements<S>(*call.op, row_of(x, shared_position(x, p), t), row_of(y, shared_position(y, p), t), n,
-                      row_of_mutable(out, p, t));
+    return add_elements(*call.op, left(begin), right(begin), (int64_t)(end - begin) * out.steps * n, to(begin));
+  const int64_t x_step = x.steps > 1 ? n : 0, y_step = y.steps > 1 ? n : 0;
+  for (int p = begin; p < end; ++p) {
+    const A* l = left(p);
+    const B* r = right(p);
+    O* o = to(p);
+    for (int t = 0; t < out.steps; ++t, l += x_step, r += y_step, o += n) add_elements(*call.op, l, r, n, o);
+  }
+}
+
+// False: they are others.
+static bool adds_rows(const Call& call, int begin, int end) {
+  if (call.op->inputs != 2 || call.op->wide) return false;
+  const int x = call.in[0].format, y = call.in[1].format, out = call.out.format;
+  if (x == kI16 && y == kI16 && out == kI16) return add_rows<int16_t, int16_t, int16_t>(call, begin, end), true;
+  if (x == kI32 && y == kI32 && out == kI32) return add_rows<int32_t, int32_t, int32_t>(call, begin, end), true;
+  if (x == kI16 && y == kI32 && out == kI32) return add_rows<int16_t, int32_t, int32_t>(call, begin, end), true;
+  if (x == kI32 && y == kI16 && out == kI32) return add_rows<int32_t, int16_t, int32_t>(call, begin, end), true;
+  return false;
 }
 
 template <class T>
 static void combine(const Call& call, int begin, int end) {
   const Op& op = *call.op;
-  const int format = call.out.format, n = call.out.channels;
-  if (op.inputs == 2 && !op.wide && call.in[0].format == format && call.in[1].format == format) {
-    if (format == kI16) return add_rows<int16_t>(call, begin, end);
-    if (format == kI32) return add_rows<int32_t>(call, begin, end);
-  }
+  const int n = call.out.channels;
+  if (adds_rows(call, begin, end)) return;
   const T low = (T)op.low, high = (T)op.high;
   Piece piece{call.scratch};
   T *sum = piece.take<T>(n), *row = piece.take<T>(n);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstring>
 
+#include "hot/values.h"
 #include "types.h"
 
 #ifndef PTQ_ISA
@@ -26,15 +27,9 @@ static inline void decode_planes(const uint64_t* words, int planes, int channels
   const int count = (channels + 63) / 64;
   for (int w = 0; w < count; ++w) {
     const int n = channels - w * 64 < 64 ? channels - w * 64 : 64;
-    T* o = out + w * 64;
-    for (int q = 0; q < planes; ++q) {
-      const uint64_t word = words[q * count + w];
-      const uint32_t half[2] = {(uint32_t)word, (uint32_t)(word >> 32)};
-      for (int i = 0; i < n; ++i) {
-        const T bit = (T)((half[i >> 5] >> (i & 31)) & 1u) << q;
-        o[i] = q == 0 ? bit : o[i] + bit;
-      }
-    }
+    uint8_t bytes[64];
+    hot::PTQ_ISA::decode_words(words + w, planes, count, bytes);
+    for (int i = 0; i < n; ++i) out[w * 64 + i] = (T)bytes[i];
   }
 }
 
@@ -45,15 +40,7 @@ static inline void encode_planes(const T* in, int planes, int channels, uint64_t
     const int n = channels - w * 64 < 64 ? channels - w * 64 : 64;
     uint8_t bytes[64] = {0};
     for (int i = 0; i < n; ++i) bytes[i] = (uint8_t)in[w * 64 + i];
-    for (int q = 0; q < planes; ++q) {
-      uint64_t word = 0;
-      for (int g = 0; g * 8 < n; ++g) {  // the lowest bits of eight bytes meet in the highest byte
-        uint64_t eight;
-        std::memcpy(&eight, bytes + 8 * g, 8);
-        word |= ((((eight >> q) & 0x0101010101010101ull) * 0x0102040810204080ull) >> 56) << (8 * g);
-      }
-      words[q * count + w] = word;
-    }
+    for (int q = 0; q < planes; ++q) words[q * count + w] = hot::PTQ_ISA::plane_of(bytes, q);
   }
 }
 

@@ -3,7 +3,7 @@
 // the taps of a line may be one.
 #pragma once
 
-#include "dots.h"
+#include "byte_dots.h"
 #include "lines.h"
 
 namespace ptq {
@@ -74,14 +74,20 @@ struct Dense {
     return value << (l.bits - 1);
   }
 
-  // Sums of positions [begin, end) of a tile at the input's steps into acc [position][step][64].
+  int channels(int tile) const { return min_int(kTile, l.cout - tile * kTile); }
+
+  // Numbers between two rows of sums: as few as there are channels for, so that they stay in the first-level cache.
+  int stride(int tile) const { return channels(tile) <= 8 ? 8 : (int)round_up(channels(tile), kUnit); }
+
+  // Sums of positions [begin, end) of a tile at the input's steps into acc [position][step][stride]; it has room
+  // for 64.
   void run(int tile, int begin, int end, int32_t* acc) {
-    const int channels = min_int(kTile, l.cout - tile * kTile), width = lines.axis.out;
+    const int width = lines.axis.out, next = stride(tile);
     for (int p = begin; p < end;) {
       const int o = p % width, n = min_int(width - o, end - p);
       find_inputs(p / width, o);
-      D::run({pointers, n * steps, taps, k, weights, start, acc, channels}, most());
-      p += n, acc += (int64_t)n * steps * kTile;
+      D::run({pointers, n * steps, taps, k, weights, start, acc, channels(tile), next}, most());
+      p += n, acc += (int64_t)n * steps * next;
     }
   }
 };

@@ -7,7 +7,7 @@
 
 #include "expand.h"
 #include "lines.h"
-#include "sinks.h"
+#include "rows_sink.h"
 
 namespace ptq {
 namespace hot {
@@ -22,11 +22,15 @@ static inline bool is_depthwise(const Grouped& g, const Source& s) {
 static inline void put_masks(uint64_t word, uint8_t* out) {
 #if defined(PTQ_AVX512)
   _mm512_storeu_si512(out, _mm512_movm_epi8(word));
+#elif defined(PTQ_AVX2)
+  store(out, bit_masks((uint32_t)word)), store(out + 32, bit_masks((uint32_t)(word >> 32)));
 #else
   decode_words(&word, 1, 1, out);
   for (int i = 0; i < kTile; i += kBytes) store(out + i, -load<u8v>(out + i));
 #endif
 }
+
+constexpr int kWide = kBytes == 64 ? 8 : 4;  // positions whose sums stay in registers
 
 struct Depthwise : LineRange {
   const Layer& l;
@@ -92,15 +96,22 @@ struct Depthwise : LineRange {
     }
   }
 
-  // Bytes of a position into its sums [step][64], from `at` on; `n` of them.
-  void add_up(const int8_t* bytes, int at, int n, bool first_group, int16_t* acc) const {
-    typedef int8_t Sixteen __attribute__((vector_size(16)));
-    typedef int16_t Words __attribute__((vector_size(32)));
-    for (int i = 0; i < n && at + i < s.steps * lanes; i += 16) {
-      int16_t* to = acc + (at + i) / lanes * kTile + (at + i) % lanes;
-      const Words sum = __builtin_convertvector(load<Sixteen>(bytes + i), Words);
-      store(to, first_group ? sum : sum + load<Words>(to));
-    }
+  // A register of bytes of a position into its sums [step][lanes]; what is behind the last step is left out.
+  void add_up(u8v bytes, int at, bool first_group, int16_t* acc) const {
+    typedef int8_t Half __attribute__((vector_size(kBytes / 2)));
+    const auto half = [&](Half some, int place) {
+      int16_t* const to = acc + place;
+      const i16v sum = __builtin_convertvector(some, i16v);
+      const i16v all = first_group ? sum : sum + load<i16v>(to);
+      const int left = s.steps * lanes - place;
+      if (left >= kBytes / 2)
+        store(to, all);
+      else if (left > 0)  // lanes are whole units
+        std::memcpy(to, &all, sizeof(int16_t) * kUnit);
+    };
+    Half halves[2];
+    std::memcpy(halves, &bytes, sizeof bytes);
+    half(halves[0], at), half(halves[1], at + kBytes / 2);
   }
 
   // P positions by V registers from byte `at` of a position on; `o` is the first, from the line's first.
@@ -112,20 +123,20 @@ struct Depthwise : LineRange {
     const auto flush = [&](bool first_group) {
       for (int p = 0; p < P; ++p)
         for (int v = 0; v < V; ++v) {
-          int8_t bytes[kBytes];
-          store(bytes, sum[p][v]), sum[p][v] = u8v{};
-          add_up(bytes, at + v * kBytes, kBytes, first_group, acc + (o + p) * s.steps * kTile);
+          add_up(sum[p][v], at + v * kBytes, first_group, acc + (o + p) * s.steps * lanes);
+          sum[p][v] = u8v{};
         }
     };
     int begun = 0;
     for (int tap = 0; tap < l.taps; ++tap) {
       if (group[tap] && tap > 0) flush(begun++ == 0);
-      const uint8_t *x = pointers[tap] + start, *w = weights + tap * kTile;
+      const FourRows<P, uint8_t> x(pointers[tap] + start, next);
+      const uint8_t* w = weights + tap * kTile;
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
         const u8v weight = load<u8v>(w + (turn + v * kBytes) % kTile);
 #pragma GCC unroll 8
-        for (int p = 0; p < P; ++p) sum[p][v] += load<u8v>(x + p * next + v * kBytes) & weight;
+        for (int p = 0; p < P; ++p) sum[p][v] += load<u8v>(x.at(p) + v * kBytes) & weight;
       }
     }
     flush(begun == 0);
@@ -139,7 +150,7 @@ struct Depthwise : LineRange {
     for (; at < bytes; at += kBytes) add_taps<P, 1>(o, at, acc);
   }
 
-  // Sums of positions [begin, end) into acc [position][step][64].
+  // Sums of positions [begin, end) into acc [position][step][lanes].
   void run(int begin, int end, int16_t* acc) const {
     for (int p = begin; p < end;) {
       const int o = p % axis.out, n = min_int(axis.out - o, end - p);
@@ -150,25 +161,32 @@ struct Depthwise : LineRange {
         pointers[tap] = start + ((o - from) * axis.stride + tap % axis.kernel * axis.dilation) * column;
       }
       int i = 0;
+      for (; i + kWide <= n; i += kWide) add_positions<kWide>(i, acc);
       for (; i + 4 <= n; i += 4) add_positions<4>(i, acc);
       for (; i < n; ++i) add_positions<1>(i, acc);
-      p += n, acc += (int64_t)n * s.steps * kTile;
+      p += n, acc += (int64_t)n * s.steps * lanes;
     }
   }
 };
+
+constexpr int kDepthwiseRows = 256;  // of sums at once: they stay in the first-level cache
 
 static void run_depthwise(const Grouped& g, const Source& s, int steps, const RowsOut& out, int begin, int end,
                           Arena& arena) {
   int first, last;
   input_range(g.layer, s, begin, end, &first, &last);
   Depthwise sums(g.layer, s, first, last, begin, end, arena);
-  int16_t* acc = arena.take<int16_t>((size_t)(end - begin) * s.spikes->steps * kTile);
+  const int own = s.spikes->steps, block = max_int(1, min_int(end - begin, kDepthwiseRows / own));
+  int16_t* acc = arena.take<int16_t>((size_t)block * own * kTile);
   RowsSink sink = {g.layer, steps, out, 0, out};
   for (int tile = 0; tile * kTile < g.layer.cout; ++tile) {
     sums.copy(tile);
     sums.expand(tile);
-    sums.run(begin, end, acc);
-    sink.tile(tile * kTile, begin, end, acc, s.spikes->steps);
+    for (int b = begin; b < end; b += block) {
+      const int e = min_int(end, b + block);
+      sums.run(b, e, acc);
+      sink.tile(tile * kTile, b, e, acc, own, sums.lanes);
+    }
   }
 }
 

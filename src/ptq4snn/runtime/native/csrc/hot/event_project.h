@@ -249,9 +249,9 @@ struct Event {
       for (int tile = 0; tile < tiles; ++tile) {
         const int64_t at = place * wide_each() + (tile * rows + (int64_t)(b - begin) * s.steps) * kTile;
         if (wide)
-          sink.tile(tile * kTile, b, e, wide + at, s.steps);
+          sink.tile(tile * kTile, b, e, wide + at, s.steps, kTile);
         else
-          sink.tile(tile * kTile, b, e, finish_narrow(place, tile, b, e), s.steps);
+          sink.tile(tile * kTile, b, e, finish_narrow(place, tile, b, e), s.steps, kTile);
       }
       sink.close(b, e);
     }

@@ -38,7 +38,7 @@ struct GroupedSums {
     std::memset(pad, 0, sizeof(X) * (size_t)each * width);
     X* out = values;
     for (int64_t r = (int64_t)first * steps; r < (int64_t)last * steps; ++r) {
-      copy_values(source, r, 0, row);
+      copy_values(source, r, 1, 0, row);
       for (int i = 0; i < each; ++i, out += width) {
         for (int o = g.layer.cout; o < width; ++o) out[o] = 0;
         if (each == 1 && of_group == 1) {
@@ -134,11 +134,11 @@ static void run_grouped(const Grouped& g, const Source& s, int steps, const Rows
     if (sizeof(X) == 2 && g.layer.narrow) {
       int16_t* words = reinterpret_cast<int16_t*>(acc);
       sums.run_words(tile, begin, end, words);
-      sink.tile(tile * kTile, begin, end, words, sums.steps);
+      sink.tile(tile * kTile, begin, end, words, sums.steps, kTile);
       continue;
     }
     sums.run(tile, begin, end, acc);
-    sink.tile(tile * kTile, begin, end, acc, sums.steps);
+    sink.tile(tile * kTile, begin, end, acc, sums.steps, kTile);
   }
 }
 

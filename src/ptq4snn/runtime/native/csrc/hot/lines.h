@@ -37,6 +37,7 @@ struct CopiedColumns {
       case 1: return copy<1>();
       case 2: return copy<2>();
       case 3: return copy<3>();
+      case 8: return copy<8>();
       case 16: return copy<16>();
       case 32: return copy<32>();
       case 64: return copy<64>();
@@ -112,6 +113,7 @@ struct Lines : LineRange {
   void copy_rows(int number, int x0, int x1, X* out) const {
     int64_t r = ((int64_t)number * axis.size + x0) * steps;
     const int64_t end = ((int64_t)number * axis.size + x1) * steps;
+    if (source.rows && each == cin) return copy_values(source, r, end - r, offset, out);
     for (; r < end; ++r, out += each) {
       if (source.spikes && sizeof(X) == 1) {  // a tile writes behind its row what the next row writes again
         const Spikes& s = *source.spikes;
@@ -120,7 +122,7 @@ struct Lines : LineRange {
           decode_words(words + w, s.planes, s.words, reinterpret_cast<uint8_t*>(out) + w * 64);
         continue;
       }
-      copy_values(source, r, offset, out);
+      copy_values(source, r, 1, offset, out);
       for (int c = cin; c < each; ++c) out[c] = 0;
     }
   }

@@ -3,7 +3,7 @@
 
 #include "dense.h"
 #include "event_project.h"
-#include "sinks.h"
+#include "rows_sink.h"
 
 namespace ptq {
 namespace hot {
@@ -33,7 +33,7 @@ static void dense_blocks(Dense<X>& dense, Sink& sink, int begin, int end, int bl
     for (int tile = 0; tile * kTile < dense.l.cout; ++tile) {
       if (b == begin || block == end - begin) dense.expand(tile);
       dense.run(tile, b, e, acc);
-      sink.tile(tile * kTile, b, e, acc, dense.steps);
+      sink.tile(tile * kTile, b, e, acc, dense.steps, dense.stride(tile));
     }
     sink.close(b, e);
   }

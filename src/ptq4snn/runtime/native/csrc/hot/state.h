@@ -119,6 +119,7 @@ struct Held {
   int width;       // bytes of a number
   int64_t stride;  // numbers between two positions
 
+  Held from_position(int p) const { return {data ? data + p * stride * width : nullptr, width, stride}; }
   Held from_channel(int c) const { return {data ? data + (int64_t)c * width : nullptr, width, stride}; }
 
   i32v get(int p, int c) const {

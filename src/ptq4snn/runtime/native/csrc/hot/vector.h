@@ -92,6 +92,8 @@ static inline void store_lanes(int32_t* p, const i32v& x) { store(p, x); }
 static inline void store_lanes(int16_t* p, const i32v& x) {
 #if defined(PTQ_AVX512)
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16((__m512i)x));
+#elif defined(PTQ_AVX2)
+  store(p, _mm_packs_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1)));
 #else
   store(p, __builtin_convertvector(x, i16h));
 #endif
@@ -99,11 +101,32 @@ static inline void store_lanes(int16_t* p, const i32v& x) {
 static inline void store_lanes(int8_t* p, const i32v& x) {
 #if defined(PTQ_AVX512)
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8((__m512i)x));
+#elif defined(PTQ_AVX2)
+  const __m256i low = _mm256_shuffle_epi8((__m256i)x, _mm256_set1_epi64x(0x0c080400));  // of every four bytes the first
+  const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), both);
 #else
   store(p, __builtin_convertvector(x, i8q));
 #endif
 }
 static inline void store_lanes(uint8_t* p, const i32v& x) { store_lanes(reinterpret_cast<int8_t*>(p), x); }
+
+// The first n of them.
+template <class O>
+static inline void store_some(O* p, const i32v& x, int n) {
+#if defined(PTQ_AVX512)
+  const __mmask16 kept = (__mmask16)((1u << n) - 1);
+  switch (sizeof(O)) {
+    case 1: return _mm512_mask_cvtepi32_storeu_epi8(p, kept, (__m512i)x);
+    case 2: return _mm512_mask_cvtepi32_storeu_epi16(p, kept, (__m512i)x);
+    default: return _mm512_mask_storeu_epi32(p, kept, (__m512i)x);
+  }
+#else
+  O all[kLanes];
+  store_lanes(all, x);
+  std::memcpy(p, all, sizeof(O) * (size_t)n);
+#endif
+}
 
 // Comparisons: a mask, its bits, and values where it is not set.
 #if defined(PTQ_AVX512)
@@ -155,12 +178,14 @@ static inline uint32_t lane_bits(const Mask& mask) {
 typedef double f64v __attribute__((vector_size(kBytes)));
 
 static inline i32v scaled(const i32v& y, const double* by, const f64v& lo, const f64v& hi) {
+#if !defined(PTQ_AVX512)
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
+#endif
 #if defined(PTQ_AVX512)
   const auto half = [&](__m256i part, const double* with) {
-    const __m512d x = _mm512_mul_pd(_mm512_cvtepi32_pd(part), _mm512_loadu_pd(with)), round = _mm512_set1_pd(kRound);
+    const __m512d x = _mm512_mul_pd(_mm512_cvtepi32_pd(part), _mm512_loadu_pd(with));
     const __m512d in = _mm512_min_pd(_mm512_max_pd(x, (__m512d)lo), (__m512d)hi);
-    return _mm512_cvttpd_epi32(_mm512_sub_pd(_mm512_add_pd(in, round), round));
+    return _mm512_cvt_roundpd_epi32(in, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   };
   const __m256i low = half(_mm512_castsi512_si256((__m512i)y), by);
   const __m256i high = half(_mm512_extracti64x4_epi64((__m512i)y, 1), by + 8);
@@ -214,6 +239,21 @@ static inline int64_t rshift_even(int64_t a, int n) {
   const int64_t odd = (a >> n) & 1;
   return (int64_t)((uint64_t)a + (uint64_t)(half + odd)) >> n;
 }
+
+// Places in R rows that are k apart: a pointer for every four of them.
+template <int R, class X>
+struct FourRows {
+  const X* of[(R + 3) / 4];
+  int64_t k, k3;
+
+  FourRows(const X* first, int64_t k_) : k(k_), k3(3 * k_) {
+    for (int i = 0; i < (R + 3) / 4; ++i) of[i] = first + 4 * i * k;
+  }
+  void go_on(int n) {
+    for (int i = 0; i < (R + 3) / 4; ++i) of[i] += n;
+  }
+  const X* at(int m) const { return of[m / 4] + (m % 4 == 3 ? k3 : m % 4 * k); }
+};
 
 // A bump allocator over the caller's scratch. With a null base it only counts.
 struct Arena {

@@ -131,17 +131,6 @@ static void spikes_to_rows(const Spikes& in, const RowsOut& out, int begin, int 
     }
 }
 
-// Bit q of 64 bytes.
-static inline uint64_t plane_of(const uint8_t* bytes, int q) {
-  uint64_t word = 0;
-  for (int g = 0; g < 8; ++g) {  // the lowest bits of eight bytes meet in the highest byte
-    uint64_t eight;
-    std::memcpy(&eight, bytes + 8 * g, 8);
-    word |= ((((eight >> q) & 0x0101010101010101ull) * 0x0102040810204080ull) >> 56) << (8 * g);
-  }
-  return word;
-}
-
 static void rows_to_spikes(const Rows& in, int planes, uint64_t* out, int begin, int end) {
   const int words = (in.channels + 63) / 64;
   const char* data = static_cast<const char*>(in.data);
@@ -150,7 +139,7 @@ static void rows_to_spikes(const Rows& in, int planes, uint64_t* out, int begin,
       const int n = min_int(64, in.channels - w * 64);
       const Rows some = {data + (row * in.channels + w * 64) * size_of(in.type), in.type, 1, 1, n};
       uint8_t bytes[64] = {};
-      copy_values(Source{nullptr, &some}, 0, 0, bytes);
+      copy_values(Source{nullptr, &some}, 0, 1, 0, bytes);
       for (int q = 0; q < planes; ++q) out[(row * planes + q) * words + w] = plane_of(bytes, q);
     }
 }
