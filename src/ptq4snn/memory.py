@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # bundles are run without torch
 __all__ = ["Portion", "Room", "Undo", "at_hand", "give_back", "in_words", "ran_out"]
 
 T = TypeVar("T")
-LARGE = 2**24  # numbers of a tensor; below, taking memory again costs more than it saves
+LARGE = 2**21  # numbers of a tensor; below, taking memory again costs more than it saves
 SMALL = 2**23  # numbers of a network's weights and of its widest neuron's spikes; below, likewise
 SELDOM = 20  # times longer than it takes to give memory back, nobody does it behind a layer
 Undo = Callable[[], None]
@@ -60,8 +60,8 @@ def give_back(made: int | None = None) -> None:
     goes back to the system. The C library keeps it, in pieces that lie between what is used, and what comes
     next, whose tensors have other sizes, would take new memory beside."""
     trim, began = _trim(), time.monotonic()
-    worth = PACE.numbers >= SMALL if made is None else made >= LARGE and began >= PACE.after
-    if trim is None or not worth:
+    due = made is None or (made >= LARGE and began >= PACE.after)
+    if trim is None or not due or PACE.numbers < SMALL:
         return
     trim(0)
     PACE.slow(time.monotonic() - began)

@@ -237,7 +237,8 @@ def prepare(
     """Trace, fold and verify the model, and observe it in one float pass over the samples."""
     device, team = (None, SOLO) if where is None else (where.device, where.team)
     progress = progress or Silent()
-    original = widened(copy_model(unwrapped(model)).requires_grad_(False))
+    given = unwrapped(model)
+    original = widened(copy_model(given, given.parameters()).requires_grad_(False))  # of the user's numbers
     refuse_several_inputs(original)
     check_weights(original)
     original = original if device is None else _on(device, original)

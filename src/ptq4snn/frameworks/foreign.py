@@ -5,7 +5,7 @@ Nothing in here imports a framework: classes are told apart by module, by name a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any
 
@@ -41,7 +41,8 @@ def refusal(path: str, module: nn.Module, why: str, remedy: str) -> UnsupportedN
 
 def origins(module: nn.Module, package: str) -> tuple[type, ...]:
     """The classes of `package` that `module` is made of, most derived first."""
-    return _origins(type(module), package)
+    kind: Hashable = type(module)
+    return _origins(kind, package)
 
 
 @lru_cache(maxsize=1024)  # every module is asked before every batch

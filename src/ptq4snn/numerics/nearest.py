@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.numerics.grid import quantize
-from ptq4snn.numerics.scales import weight_scales
+from ptq4snn.numerics.scales import row_blocks, weight_scales
 
 __all__ = ["QuantWeight", "input_scales", "narrowed", "round_nearest"]
 
@@ -42,11 +42,13 @@ def round_nearest(
     scales: Tensor | None = None,
 ) -> QuantWeight:  # fmt: skip
     """Quantize weight [C, ...]; without `scales` they are searched (numerics/scales.py)."""
-    w = weight.double()
     if scales is None:
-        scales = weight_scales(w, bits or 8, floor, per_tensor)
-    s = scales.view(-1, *[1] * (w.dim() - 1))
-    return QuantWeight.of(bits, scales, quantize(w, s, bits) if bits is not None else torch.as_tensor(w / s))
+        scales = weight_scales(weight, bits or 8, floor, per_tensor)
+    s = scales.view(-1, *[1] * (weight.dim() - 1))
+    if bits is None:
+        return QuantWeight.of(bits, scales, torch.as_tensor(weight.double() / s))
+    blocks = zip(row_blocks(weight, weight), row_blocks(s, weight), strict=True)
+    return QuantWeight(bits, scales, torch.cat([narrowed(quantize(w.double(), r, bits)) for w, r in blocks]))
 
 
 def input_scales(weight: Tensor, s: Tensor) -> Tensor:

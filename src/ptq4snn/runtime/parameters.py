@@ -133,7 +133,7 @@ class Model:
         digest = self._weighed.copy()
         for kind in (self.neurons, self.mirrors):
             _add(digest, kind)
-        return digest.hexdigest()
+        return str(digest.hexdigest())
 
     @cached_property
     def _weighed(self) -> Any:
