@@ -5,7 +5,7 @@ Nothing in here imports a framework: classes are told apart by module, by name a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -41,7 +41,7 @@ def refusal(path: str, module: nn.Module, why: str, remedy: str) -> UnsupportedN
 
 def origins(module: nn.Module, package: str) -> tuple[type, ...]:
     """The classes of `package` that `module` is made of, most derived first."""
-    kind: Hashable = type(module)
+    kind: Any = type(module)
     return _origins(kind, package)
 
 

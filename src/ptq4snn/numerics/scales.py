@@ -40,7 +40,8 @@ def shrink_errors(weight: Tensor, bits: int, full: Tensor, floor: Tensor | float
 def row_blocks(x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     """x [C, ...] in blocks of rows that are not many numbers of weight [C, ...]: a weight may be large, and
     each of its rows is rounded by itself."""
-    return x.split(max(ROWS, BLOCK // max(1, weight[0].numel())))
+    found: tuple[Tensor, ...] = x.split(max(ROWS, BLOCK // max(1, weight[0].numel())))
+    return found
 
 
 def weight_scales(weight: Tensor, bits: int, floor: Tensor | float = 0.0, per_tensor: bool = False) -> Tensor:
