@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -104,7 +104,7 @@ class Assembly:
     def exponents(self, n: NeuronLattice) -> range:
         """Admissible k: from n - F, where a dyadic leak stays exact, to 15 or what 32 bits hold. A first
         layer counts in steps of input times weight, 8 bits each: a narrow state may need more than 15."""
-        leaks = [dyadic_leak(float(v)) for v in n.leak]
+        leaks = [dyadic_leak(v) for v in n.leak.tolist()]
         low = max((f.n if f.n <= 8 else 0) for f in leaks) - n.shift
         high = LARGEST_K_FIRST if n.info.stem and self.in_budget(n.info.name) else LARGEST_K
         if self.recipe.state_rounding == "dither":
@@ -230,7 +230,7 @@ class Assembly:
     def _neuron(self, n: NeuronLattice, bits: Tensor) -> NeuronPlan:
         info, spec = n.info, self.folded.specs[n.info.name]
         chosen = self._scales(n, bits)
-        leaks, trained = [dyadic_leak(float(v)) for v in n.leak], self._trained_leak(info.name)
+        leaks, trained = [dyadic_leak(v) for v in n.leak.tolist()], self._trained_leaks[info.name]
         ratios = (chosen.scales / n.unit).tolist()
         pairs = [_conversions(r, f) for r, f in zip(ratios, leaks, strict=True)]
         if self.recipe.state_rounding == "dither" and any(s.m != 1 for _, s in pairs):
@@ -290,9 +290,10 @@ class Assembly:
             most=spec.limit,
         )
 
-    def _trained_leak(self, name: str) -> list[float]:
-        found: list[float] = per_channel(self.folded, name, self.folded.specs[name].leak, "leak").tolist()
-        return found
+    @cached_property
+    def _trained_leaks(self) -> dict[str, list[float]]:
+        specs = self.folded.specs
+        return {n: per_channel(self.folded, n, specs[n].leak, "leak").tolist() for n in self.lattice.neurons}
 
     def _bound(self, n: NeuronLattice, bits: Tensor, zero: Tensor | None, charge: list[Fraction2]) -> int:
         """Largest |A|: the input and the largest state that fits its bits (or that can build up)."""
@@ -352,6 +353,7 @@ class Assembly:
         return 8 if not info.carries_state else None
 
 
+@lru_cache(maxsize=4096)  # channels and trials share them
 def _conversions(ratio: float, leak: Fraction2) -> tuple[Fraction2, Fraction2]:
     """Charge and settle factors of a state whose step is `ratio` units: shifts where it is a power of two."""
     shift = _power_of_two(ratio)

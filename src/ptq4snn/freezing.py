@@ -24,6 +24,7 @@ from ptq4snn.prepare import Prepared, first_samples
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of
 from ptq4snn.runtime.native import available
+from ptq4snn.runtime.parameters import Model
 
 __all__ = ["build_model", "frozen"]
 
@@ -44,14 +45,15 @@ def frozen(prepared: Prepared, model: QuantizedModel, plan: Plan) -> Iterator[No
     """The model computes `plan` from now on, proven. Inside, it may be measured: the first call is what the
     program is compared with at the end, so that the simulation need not run for the proof alone."""
     model.use(plan)
-    prove_bounds(model)
+    proven = prove_bounds(model)
     call = FirstCall()
     handle = model.register_forward_hook(call)
     try:
         yield
     finally:
         handle.remove()
-    prove_program(prepared, model, call)
+    if proven is not None:
+        prove_program(prepared, model, call, Runtime(proven))
 
 
 @dataclass
@@ -71,22 +73,20 @@ class FirstCall:
         return self.x is not None and self.x.dtype != torch.float64 and any(available())
 
 
-def prove_bounds(model: QuantizedModel) -> None:
+def prove_bounds(model: QuantizedModel) -> Model | None:
     """No accumulator of the program overflows, whatever the input; else there is no program."""
     if model.program is None:
-        return
+        return None
     try:
-        model_of(model.program, model.plan, {name: i.cpu() for name, i in model.integers.items()})
+        return model_of(model.program, model.plan, {n: i.stored() for n, i in model.integers.items()})
     except BundleError as why:
         model.program, model.not_lowered = None, str(why)
+        return None
 
 
-def prove_program(prepared: Prepared, model: QuantizedModel, call: FirstCall) -> None:
+def prove_program(prepared: Prepared, model: QuantizedModel, call: FirstCall, runtime: Runtime) -> None:
     """On held-out samples the program gives the outputs of the simulation, bit for bit, or there is no
     model."""
-    if model.program is None:
-        return
-    runtime = Runtime(model_of(model.program, model.plan, {n: i.cpu() for n, i in model.integers.items()}))
     if call.is_enough() and call.x is not None:
         ends = [how.then for how in model.plan.outputs]
         expected = [finish(y, then) for y, then in zip(call.outputs, ends, strict=True)]

@@ -23,10 +23,11 @@ from ptq4snn.errors import MemoryWarning, OutOfMemory
 if TYPE_CHECKING:  # bundles are run without torch
     from torch import Tensor
 
-__all__ = ["Portion", "Room", "Undo", "give_back", "in_words", "ran_out"]
+__all__ = ["Portion", "Room", "Undo", "at_hand", "give_back", "in_words", "ran_out"]
 
 T = TypeVar("T")
-LARGE = 2**24  # numbers of a tensor; below, taking memory again costs more than it saves
+LARGE = 2**21  # numbers of a tensor; below, taking memory again costs more than it saves
+SMALL = 2**23  # numbers of a network's weights and of its widest neuron's spikes; below, likewise
 SELDOM = 20  # times longer than it takes to give memory back, nobody does it behind a layer
 Undo = Callable[[], None]
 SAID = (  # by torch's allocators, oneDNN and C++; none of them has an exception of its own on a CPU
@@ -37,9 +38,10 @@ SAID = (  # by torch's allocators, oneDNN and C++; none of them has an exception
 
 @dataclass
 class _Pace:
-    """When memory is next given back behind a layer: taking it again costs time, too."""
+    """When memory is next given back: taking it again costs time, too."""
 
-    after: float = 0.0  # by the clock
+    after: float = 0.0  # by the clock, behind a layer
+    numbers: int = SMALL  # of the network at hand, as `SMALL` counts them
 
     def slow(self, seconds: float) -> None:
         self.after = time.monotonic() + SELDOM * seconds
@@ -48,12 +50,18 @@ class _Pace:
 PACE = _Pace()
 
 
+def at_hand(numbers: int) -> None:
+    """Between stages of a network of so many numbers memory is given back, or is not worth it."""
+    PACE.numbers = numbers
+
+
 def give_back(made: int | None = None) -> None:
     """Between two stages, or behind a layer that `made` so many numbers, if that is worth it: what is free
     goes back to the system. The C library keeps it, in pieces that lie between what is used, and what comes
     next, whose tensors have other sizes, would take new memory beside."""
     trim, began = _trim(), time.monotonic()
-    if trim is None or (made is not None and (made < LARGE or began < PACE.after)):
+    due = made is None or (made >= LARGE and began >= PACE.after)
+    if trim is None or not due or PACE.numbers < SMALL:
         return
     trim(0)
     PACE.slow(time.monotonic() - began)

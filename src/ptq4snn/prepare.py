@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import reduce
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.discovery.twin import SAMPLES, exact_twin
 from ptq4snn.errors import CheckpointError, PTQ4SNNError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.hints import hint
-from ptq4snn.memory import Portion, Room, give_back
+from ptq4snn.memory import Portion, Room, at_hand, give_back
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
@@ -236,7 +237,8 @@ def prepare(
     """Trace, fold and verify the model, and observe it in one float pass over the samples."""
     device, team = (None, SOLO) if where is None else (where.device, where.team)
     progress = progress or Silent()
-    original = widened(copy_model(unwrapped(model)).requires_grad_(False))
+    given = unwrapped(model)
+    original = widened(copy_model(given, given.parameters()).requires_grad_(False))  # of the user's numbers
     refuse_several_inputs(original)
     check_weights(original)
     original = original if device is None else _on(device, original)
@@ -256,6 +258,7 @@ def prepare(
     bake(model, batches)
     limit_counts(model, first)
     discovery = discover(model, few, batch_axis, excluded)
+    at_hand(_numbers(model, discovery, first.shape[batch_axis]))
     give_back()
     if discovery.edits:  # what an edited call computes with must not hang on the sample
         bake(model, batches)
@@ -290,6 +293,12 @@ def prepare(
         excluded, tuple(calibration.packed), tuple(calibration.reporting), team=team, room=room,
         cache=cache,
     )  # fmt: skip
+
+
+def _numbers(model: nn.Module, discovery: Discovery, samples: int) -> int:
+    """Weights, and spikes of the widest neuron on a micro-batch."""
+    widest = max(n.steps * prod(n.layout.shape) for n in discovery.neurons.values())
+    return sum(p.numel() for p in model.parameters()) + samples * widest
 
 
 def _tracers(calibration: Calibration, folded: Folded, recipe: Recipe) -> FloatTracers | None:

@@ -256,7 +256,7 @@ def test_steps_of_a_synapse_are_counted_as_states() -> None:
 def runtime_model(q: Any) -> Any:
     from ptq4snn.runtime.loading import model_of
 
-    return model_of(q.program, q.plan, {n: i.cpu() for n, i in q.integers.items()})
+    return model_of(q.program, q.plan, q.integers)
 
 
 def test_a_synapse_that_hands_on_what_it_carried() -> None:

@@ -79,7 +79,7 @@ def projection_lattice(
     mirrored = mirror.shift.abs().cpu() if mirror is not None else torch.zeros_like(bias)
     places = folded.places[name].double().cpu().flatten(0, -2) if name in folded.places else None
     mirrored = mirrored if places is None else mirrored + places.abs().amax(0)
-    peak = _peak(q.integers, reach, plan)
+    peak = _peak(q.kept, reach, plan)
     return ProjectionLattice(
         info, q, bias, q.scales * quantum, reach, plan, target, bits, mirrored, peak, input_steps=steps,
         places=places,
@@ -118,8 +118,8 @@ def _input_steps(basis: Basis, info: ProjectionInfo, plan: InputPlan | None) -> 
 
 def _counted_weight(basis: Basis, name: str, steps: Tensor | None) -> Tensor:
     """The folded weight as it is rounded: of one that reads data or a stream in steps of its input."""
-    weight = basis.folded.weight(name).double().cpu()
-    return weight if steps is None else weight * input_scales(weight, steps)
+    weight = basis.folded.weight(name).cpu()
+    return weight if steps is None else weight.double() * input_scales(weight, steps)
 
 
 def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, ProjectionLattice]:
@@ -132,7 +132,7 @@ def tied_scales(basis: Basis, parts: list[ProjectionLattice]) -> dict[str, Proje
         lattice = base * 2.0**j
         weight = _counted_weight(basis, p.info.name, p.input_steps)
         q = p.weight.with_scales(weight, lattice * p.weight.scales / p.lattice)
-        peak = _peak(q.integers, p.reach, p.input)
+        peak = _peak(q.kept, p.reach, p.input)
         out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak, octaves=j)
     return out
 
@@ -200,7 +200,7 @@ def one_scale(basis: Basis, heads: list[ProjectionLattice]) -> dict[str, Project
         lattice = torch.full_like(p.lattice, step)
         weight = basis.folded.weight(p.info.name).double().cpu()
         q = p.weight.with_scales(weight, lattice * p.weight.scales / p.lattice)
-        peak = _peak(q.integers, p.reach, p.input)
+        peak = _peak(q.kept, p.reach, p.input)
         out[p.info.name] = replace(p, weight=q, lattice=lattice, peak=peak)
     return out
 
@@ -268,8 +268,10 @@ def _peak(integers: Tensor, reach: tuple[float, float], plan: InputPlan | None) 
 
 def _largest_sum(weight: Tensor, lo: float, hi: float) -> Tensor:
     """Largest |sum w x| [C] for x in [lo, hi], positive and negative weights apart."""
-    w = weight.flatten(1)
-    positive, negative = w.clamp_min(0).sum(1), (-w).clamp_min(0).sum(1)
+    w = weight.flatten(1)  # in float64 where it is not whole, else in bytes
+    whole = None if w.is_floating_point() else torch.int64
+    positive = w.clamp_min(0).sum(1, dtype=whole).double()
+    negative = -w.clamp_max(0).sum(1, dtype=whole).double()  # -128 has no opposite in a byte
     high = positive * hi - negative * lo
     low = positive * lo - negative * hi
     return torch.maximum(high.abs(), low.abs())

@@ -53,7 +53,8 @@ def copy_model(model: nn.Module, shared: Iterable[nn.Parameter] = ()) -> nn.Modu
     States left over from training hang in a graph and cannot be copied; their values can.
     """
     memo: dict[int, Any] = {id(t): t.detach().clone() for m in model.modules() for t in _in_graph(vars(m))}
-    memo |= {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in shared if type(p) is nn.Parameter}
+    plain = (p for p in shared if type(p) is nn.Parameter and not p.is_inference())
+    memo |= {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in plain}
     try:
         for m in model.modules():  # some frameworks' own way to copy a neuron fails, or shares what it holds
             if getattr(adapter_of(m), "copies_badly", False) and id(m) not in memo:

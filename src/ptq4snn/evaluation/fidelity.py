@@ -1,8 +1,8 @@
 """How far the quantized network behaves like the float one: both run in lockstep on the samples that report.
 
-On a CPU the float model runs in a thread beside the quantized one and never goes further than that needs it:
-spikes and states of one neuron at one step are held at a time. Else the float model runs first, and all of a
-micro-batch are held. Memory follows the micro-batch, not the data set.
+Of large networks, on a CPU, the float model runs in a thread beside the quantized one and never goes further
+than that needs it: spikes and states of one neuron at one step are held at a time. Else the float model runs
+first, and all of a micro-batch are held. Memory follows the micro-batch, not the data set.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ptq4snn.stages import COMPARING
 __all__ = ["Fidelity", "NeuronFidelity", "compare", "emd"]
 
 HELD_BYTES = 2**28  # of float spikes and states; larger models are compared in smaller parts
+LITTLE_BYTES = 2**26  # of those of a part that are held rather than waited for: threads take time
 AT_ONCE_BYTES = 2**25  # of those of the portions that a part runs in: their outputs are joined
 FEW_STEPS = 4  # over which torch adds up outputs alike, whatever the number of samples
 
@@ -136,8 +137,9 @@ class Outputs:
 def _lockstep(prepared: Prepared, model: QuantizedModel, meters: Sequence[Meter]) -> Outputs:
     """Run both models over all samples that report."""
     axis, size = prepared.batch_axis, _part_size(prepared, HELD_BYTES)
+    little = _part_size(prepared, LITTLE_BYTES)
     few = all(n.steps <= FEW_STEPS for n in prepared.folded.discovery.neurons.values())
-    room = prepared.room.smaller(_part_size(prepared, AT_ONCE_BYTES)) if few else prepared.room
+    fewer = prepared.room.smaller(_part_size(prepared, AT_ONCE_BYTES)) if few else prepared.room
     found, seen = Outputs(axis), []  # logits of the float model
 
     def one(network: nn.Module, x: Tensor) -> Tensor:
@@ -149,7 +151,8 @@ def _lockstep(prepared: Prepared, model: QuantizedModel, meters: Sequence[Meter]
         for meter in meters:
             meter.start(portion.count)
         floating = prepared.folded.model
-        if portion.x.device.type != "cpu" or prepared.room.whole:  # draws and settings are of both networks
+        apart = portion.x.device.type == "cpu" and not prepared.room.whole  # draws and settings are of both
+        if portion.whole <= little or not apart:
             return one(floating, portion.x), one(model, portion.x)
         alone = torch.random.fork_rng(devices=[])  # the float network gives back the state that it met last
         with alone, _beside(meters, lambda: one(floating, portion.x)) as before:
@@ -169,6 +172,7 @@ def _lockstep(prepared: Prepared, model: QuantizedModel, meters: Sequence[Meter]
         for x in batch.split(size, axis):
             for meter in meters:
                 meter.begin()
+            room = prepared.room if x.shape[axis] <= little else fewer
             pairs = room.run(x, both, COMPARING, mark)
             before, after = (torch.cat(y) for y in zip(*pairs, strict=True))
             found.add(x, before, after)

@@ -45,10 +45,11 @@ def fan_out(layer: nn.Module, weight: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Of every input of one sample [*shape], channels first: by how many weights [C, ...] it is read, each
     counted by its value. What several outputs read of one input is summed before: a channel at a time."""
     if isinstance(layer, nn.Linear):
-        return weight.sum(0).expand(shape)
+        return weight.sum(0, dtype=torch.float64).expand(shape)
     x = torch.zeros(1, *shape, dtype=torch.float64, device=weight.device, requires_grad=True)
     conv: Any = copy.copy(layer)
-    taps = weight.unflatten(0, (conv.groups, -1)).sum(1).flatten(0, 1).unsqueeze(1)  # [Cin, 1, ...]
+    rows = weight.unflatten(0, (conv.groups, -1)).sum(1, dtype=torch.float64)
+    taps = rows.flatten(0, 1).unsqueeze(1)  # [Cin, 1, ...]
     conv.groups = len(taps)
     with torch.enable_grad(), safe_gradients():
         y: Tensor = conv._conv_forward(x, taps, None)  # whatever its padding
@@ -110,9 +111,8 @@ class SynapticMeter:
     def _fans(self, shape: tuple[int, ...]) -> tuple[Tensor, float]:
         """Of the weights that are not zero, and the sum over all inputs of that of all weights."""
         if shape not in self.fans:
-            ones = torch.ones_like(self.weight, dtype=torch.float64)
-            every = fan_out(self.layer, ones, shape)
-            effective = fan_out(self.layer, (self.weight != 0).double(), shape)
+            every = fan_out(self.layer, torch.ones_like(self.weight, dtype=torch.bool), shape)
+            effective = fan_out(self.layer, self.weight != 0, shape)
             short = effective.short()  # of as many numbers as the input has, for every layer
             effective = short if torch.equal(short.double(), effective) else effective
             self.fans[shape] = effective, float(every.sum())
@@ -178,7 +178,10 @@ def footprint(prepared: Prepared) -> int:
 
 
 def _footprint(prepared: Prepared) -> int:
-    model, axis = copy_model(prepared.model, prepared.model.parameters()), prepared.batch_axis
+    given = prepared.model  # it has run, so that all of its buffers are there
+    if all(type(m).__module__.startswith("torch.nn.") for m in given.modules() if m._buffers):  # norms
+        return sum(t.numel() * t.element_size() for t in [*given.parameters(), *given.buffers()])
+    model, axis = copy_model(given, given.parameters()), prepared.batch_axis
     few = prepared.sample.narrow(axis, 0, 1)
     shapes = []
     for x in (few, torch.cat([few, few], axis)):

@@ -6,6 +6,7 @@ Nothing in here imports a framework: classes are told apart by module, by name a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -38,9 +39,15 @@ def refusal(path: str, module: nn.Module, why: str, remedy: str) -> UnsupportedN
     )
 
 
-def origins(module: nn.Module, package: str) -> list[type]:
+def origins(module: nn.Module, package: str) -> tuple[type, ...]:
     """The classes of `package` that `module` is made of, most derived first."""
-    return [c for c in type(module).__mro__ if c.__module__.split(".")[0] == package]
+    kind: Any = type(module)
+    return _origins(kind, package)
+
+
+@lru_cache(maxsize=1024)  # every module is asked before every batch
+def _origins(kind: type, package: str) -> tuple[type, ...]:
+    return tuple(c for c in kind.__mro__ if c.__module__.split(".")[0] == package)
 
 
 def overridden(module: nn.Module, kind: type) -> str | None:

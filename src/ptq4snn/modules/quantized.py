@@ -33,6 +33,7 @@ from ptq4snn.numerics.device import exact_arithmetic, keeping_types
 from ptq4snn.numerics.nearest import narrowed
 from ptq4snn.report.notebook import fragment
 from ptq4snn.report.static import report_of_plan
+from ptq4snn.runtime.loading import Stored
 from ptq4snn.schema.report_types import Report
 
 __all__ = ["Integers", "QuantizedModel"]
@@ -54,8 +55,9 @@ class Integers:
     def weight(self) -> Tensor:
         return self.kept.double()
 
-    def cpu(self) -> Integers:
-        return Integers(self.kept.cpu(), self.bias.cpu())
+    def stored(self) -> Stored:
+        """As a runtime reads them."""
+        return Stored(self.kept.cpu().numpy(), self.bias.cpu().numpy())
 
 
 class QuantizedModel(nn.Module):

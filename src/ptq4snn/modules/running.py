@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,8 +17,9 @@ from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.modules.output_ends import finish
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
+from ptq4snn.network.program import Program
 from ptq4snn.runtime.engine import Runtime
-from ptq4snn.runtime.loading import model_of
+from ptq4snn.runtime.loading import Family, model_of
 from ptq4snn.runtime.native import available
 
 __all__ = ["OnRuntime", "fastest", "whole_sequences"]
@@ -26,7 +27,18 @@ __all__ = ["OnRuntime", "fastest", "whole_sequences"]
 PROOF = 2  # samples of the first batch on which runtime and simulation are compared
 
 Forward = Callable[[Tensor], Any]
-_made: WeakKeyDictionary[QuantizedModel, tuple[Plan, Packed | None]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[QuantizedModel, Made] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made of a model for a plan and a program; `packed` is None where the simulation must do."""
+
+    plan: Plan
+    trial: bool
+    program: Program | None = None
+    family: Family | None = None
+    packed: Packed | None = None
 
 
 class Packed:
@@ -114,23 +126,36 @@ def whole_sequences(model: nn.Module) -> Iterator[None]:
 
 
 def _packed(model: QuantizedModel) -> Packed | None:
-    """Made once for each plan."""
-    known = _made.get(model)
-    if known is None or known[0] is not model.plan:
-        made = _make(model)
-        trial = not model.report  # nobody has had it in hands yet
-        if trial and made is not None and known is not None and known[1] is not None:
-            made.proven = known[1].proven or None  # for the same program with other numbers of its states
-        known = _made[model] = (model.plan, made)
-    return known[1]
+    """Made once for each plan, and anew once the model is handed out: trials are proven for their steps."""
+    known, trial = _made.get(model), not model.report  # nobody has had it in hands yet
+    if known is None or known.plan is not model.plan or known.trial is not trial:
+        known = _made[model] = _make(model, known if trial else None)
+    return known.packed
 
 
-def _make(model: QuantizedModel) -> Packed | None:
-    if model.program is None or model.plan.arithmetic != "integer" or not any(available()):
-        return None
+def _make(model: QuantizedModel, known: Made | None) -> Made:
+    plan, program, trial = model.plan, model.program, not model.report
+    if program is None or plan.arithmetic != "integer" or not any(available()):
+        return Made(plan, trial)
+    same = known is not None and known.program is program  # with other numbers of its states
+    family, proven = (known.family, known.packed) if known is not None and same else (None, None)
     try:
-        made = model_of(model.program, model.plan, model.integers)
-        outputs = tuple(replace(out, then=()) for out in made.program.outputs)  # what follows is added here
-        return Packed(Runtime(replace(made, program=replace(made.program, outputs=outputs))))
+        if family is None:
+            stored = {name: i.stored() for name, i in model.integers.items()}
+            family = Family(model_of(without_ends(program), without_ends(plan), stored))
+            found = family.first
+        else:
+            found = family.member(without_ends(plan))
+        packed = Packed(Runtime(found))
     except PTQ4SNNError:  # a width or a bound that the kernels do not take: the simulation does
-        return None
+        return Made(plan, trial, program, family)
+    packed.proven = None if proven is None else proven.proven or None
+    return Made(plan, trial, program, family, packed)
+
+
+P = TypeVar("P", Plan, Program)
+
+
+def without_ends(made: P) -> P:
+    """What follows the outputs is added here (`Packed.tensors`)."""
+    return replace(made, outputs=tuple(replace(out, then=()) for out in made.outputs))

@@ -4,6 +4,7 @@ must give the same integers."""
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -38,6 +39,7 @@ def rshift_even(a: Tensor, n: Tensor | int) -> Tensor:
     return torch.where(n > 0, floor + up.to(a.dtype), a)
 
 
+@lru_cache(maxsize=4096)  # the channels of a neuron share them
 def dyadic_leak(leak: float) -> Fraction2:
     """leak as m / 2^n: exact with n <= 8 where it can be, else with n = 15."""
     for n in range(9):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.numerics.grid import quantize
-from ptq4snn.numerics.scales import weight_scales
+from ptq4snn.numerics.scales import row_blocks, weight_scales
 
 __all__ = ["QuantWeight", "input_scales", "narrowed", "round_nearest"]
 
@@ -61,12 +61,14 @@ def round_nearest(
     scales: Tensor | None = None, odd: bool = False,
 ) -> QuantWeight:  # fmt: skip
     """Quantize weight [C, ...]; without `scales` they are searched (numerics/scales.py)."""
-    w = weight.double()
     if scales is None:
-        scales = weight_scales(w, bits or 8, floor, per_tensor, odd)
-    s = scales.view(-1, *[1] * (w.dim() - 1))
-    integers = torch.as_tensor(w / s) if bits is None else quantize(w, s, bits, odd)
-    return QuantWeight.of(bits, scales, integers, odd)
+        scales = weight_scales(weight, bits or 8, floor, per_tensor, odd)
+    s = scales.view(-1, *[1] * (weight.dim() - 1))
+    if bits is None:
+        return QuantWeight.of(bits, scales, torch.as_tensor(weight.double() / s))
+    blocks = zip(row_blocks(weight, weight), row_blocks(s, weight), strict=True)
+    integers = torch.cat([narrowed(quantize(w.double(), r, bits, odd)) for w, r in blocks])
+    return QuantWeight(bits, scales, integers, odd)
 
 
 def input_scales(weight: Tensor, s: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ float64 where a sum would not be exact.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import gcd, prod
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["Hessian", "columns", "enough", "positions"]
+__all__ = ["Hessian", "columns", "enough", "positions", "unravelled"]
 
 EXACT = 2**24  # integers up to here are exact in float32
 SMALL = 15  # the largest |x| that goes as a byte: no product of pairs saturates 16 bits on any CPU
@@ -43,7 +43,7 @@ def columns(module: nn.Module, x: Tensor, picked: Tensor | None = None) -> Tenso
         x = x.unfold(2 + d, (size - 1) * gap + 1, conv.stride[d])[..., ::gap]
     x = x.movedim(1, 1 + rank)  # [n, *positions, C, *taps], a view so far
     if picked is not None:
-        x = x[torch.unravel_index(picked, x.shape[: 1 + rank])]
+        x = x[unravelled(picked, x.shape[: 1 + rank])]
     channels = x.shape[-1 - rank]
     x = x.reshape(-1, conv.groups, channels // conv.groups * prod(conv.kernel_size))
     return x.permute(1, 2, 0)
@@ -55,6 +55,16 @@ def _padded(conv: Any, x: Tensor) -> Tensor:
     mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
     padding = conv._reversed_padding_repeated_twice
     return F.pad(x, padding, mode) if any(padding) else x
+
+
+def unravelled(places: Tensor, shape: Sequence[int]) -> tuple[Tensor, ...]:
+    """Where `places` [n], counted through, lie on each axis. torch.unravel_index loads sympy for it, which
+    takes longer than a float pass of a small network."""
+    found = []
+    for size in reversed(shape):
+        found.append(places % size)
+        places = places // size
+    return tuple(reversed(found))
 
 
 def small_columns(module: nn.Module, x: Tensor, picked: Tensor) -> Tensor:
@@ -71,7 +81,7 @@ def small_columns(module: nn.Module, x: Tensor, picked: Tensor) -> Tensor:
     strides = [prod(sizes[d + 1 :]) for d in range(rank)]
     axes = tuple(zip(sizes, conv.kernel_size, conv.dilation, conv.stride, strict=True))
     shape = [(size - (taps - 1) * gap - 1) // step + 1 for size, taps, gap, step in axes]
-    sample, *at = torch.unravel_index(picked, (x.shape[0], *shape))
+    sample, *at = unravelled(picked, (x.shape[0], *shape))
     first = sample * prod(sizes)
     for place, (_, _, _, step), stride in zip(at, axes, strides, strict=True):
         first = first + place * (step * stride)

@@ -24,8 +24,10 @@ from ptq4snn.runtime.parameters import (
 from ptq4snn.runtime.ranges import Range, align, fits, for_steps, number, product_fits
 from ptq4snn.runtime.state import MAX_SESSION, MAX_STEPS, delay_field
 
-__all__ = ["prove", "prove_for"]
+__all__ = ["Signed", "prove", "prove_for"]
 
+# of weights, groups, and whether over all inputs: the sums of `_signed`
+Signed = dict[tuple[str, int, bool], tuple[Reals, Reals]]
 ROUNDS = 8  # that something goes round before its range must have been found
 
 
@@ -38,7 +40,7 @@ class _Proof:
     ranges: dict[int, Range]
     sums: dict[str, tuple[Integers, Integers]]
     potentials: dict[str, int]
-    signed: dict[tuple[str, int], tuple[Reals, Reals]]  # of weights and groups: the sums of `_signed`
+    signed: Signed
     delayed: dict[int, Range]  # what goes round, as far as it is known
 
 
@@ -55,7 +57,7 @@ def prove(
         with for_steps(steps):
             return _settle(_Proof(program, projections, neurons, mirrors, {}, {}, {}, signed, {}), steps)
 
-    signed: dict[tuple[str, int], tuple[Reals, Reals]] = {}
+    signed: Signed = {}
     best, low, high = attempt(MAX_STEPS), MAX_STEPS.bit_length() - 1, MAX_SESSION.bit_length()
     trial = high - 1
     while low + 1 < high:
@@ -73,10 +75,13 @@ def prove_for(
     neurons: Mapping[str, NeuronNumbers],
     mirrors: Mapping[str, Mirror],
     steps: int,
+    signed: Signed | None = None,
 ) -> Bounds:
-    """Bounds of a checked program for sequences of up to `steps` steps: the fewer, the narrower."""
+    """Bounds of a checked program for sequences of up to `steps` steps: the fewer, the narrower. `signed`
+    keeps what the next proof of the same weights may use."""
+    known = {} if signed is None else signed
     with for_steps(steps):
-        return _settle(_Proof(program, projections, neurons, mirrors, {}, {}, {}, {}, {}), steps)
+        return _settle(_Proof(program, projections, neurons, mirrors, {}, {}, {}, known, {}), steps)
 
 
 def _settle(proof: _Proof, steps: int) -> Bounds:
@@ -120,12 +125,11 @@ def _project(proof: _Proof, op: ops.Project, inputs: Sequence[Range]) -> Range:
     n, x = proof.projections[op.name], inputs[0].with_zero()
     if n.over_time:
         x = replace(x.raised(max(1, x.degree)), wide=True)
-    signed = _signed(proof, op)
-    lo, hi = _weighted(signed, x.lo, x.hi)
+    lo, hi = _weighted(proof, op, x.lo, x.hi)
     sums = fits(replace(x, lo=lo, hi=hi), op.name, "its sum W x")
     _keep_sums(proof, op.name, sums)
     shifted = fits(sums.times(2.0**n.shift), op.name, "its shifted sum")
-    lo, hi = _bias(n, op, signed)
+    lo, hi = _bias(proof, n, op)
     y = fits(shifted.plus(lo, hi), op.name, "its sum with the bias")
     if n.over_time and n.role != "output":  # (y - bias) T / T' + bias, rounded
         free = shifted.plus(lo - n.bias, hi - n.bias)
@@ -144,33 +148,37 @@ def _rescaled(r: Rescale, y: Range, name: str) -> Range:
     return Range(np.clip(lo, -half, half - 1), np.clip(hi, -half, half - 1))
 
 
-def _signed(proof: _Proof, op: ops.Project) -> tuple[Reals, Reals]:
-    """Sums over the taps of the positive and of the negative weights [G, Cout / G, Cin / G]."""
-    key = op.name, op.groups
+def _signed(proof: _Proof, op: ops.Project, all_inputs: bool) -> tuple[Reals, Reals]:
+    """Sums over the taps of the positive and of the negative weights [G, Cout / G, Cin / G], or also over
+    the inputs [G, Cout / G, 1]."""
+    key = op.name, op.groups, all_inputs
     if key not in proof.signed:
         weight, groups = proof.projections[op.name].weight, op.groups
-        w = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1)
+        inputs = 1 if all_inputs else weight.shape[1]
+        w = weight.reshape(groups, weight.shape[0] // groups, inputs, -1)
         positive = np.maximum(w, 0).sum(-1, dtype=np.int64).astype(np.float64)
         negative = -np.minimum(w, 0).sum(-1, dtype=np.int64).astype(np.float64)
         proof.signed[key] = positive, negative
     return proof.signed[key]
 
 
-def _weighted(signed: tuple[Reals, Reals], lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
-    """Range of sum w x [Cout] for x in lo .. hi [Cin] around 0, positive and negative weights apart."""
-    positive, negative = signed
-    lo, hi = (v.reshape(len(positive), -1, 1) for v in (lo, hi))
+def _weighted(proof: _Proof, op: ops.Project, lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
+    """Range of sum w x [Cout] for x in lo .. hi [Cin] around 0, positive and negative weights apart. Spikes
+    have one range for all inputs: then a sum over all weights of an output tells it."""
+    alike = bool((lo == lo[0]).all() and (hi == hi[0]).all())
+    positive, negative = _signed(proof, op, alike)
+    lo, hi = (v[:1].reshape(1, 1, 1) if alike else v.reshape(len(positive), -1, 1) for v in (lo, hi))
     return (positive @ lo - negative @ hi).reshape(-1), (positive @ hi - negative @ lo).reshape(-1)
 
 
-def _bias(n: ProjectionNumbers, op: ops.Project, signed: tuple[Reals, Reals]) -> tuple[Reals, Reals]:
+def _bias(proof: _Proof, n: ProjectionNumbers, op: ops.Project) -> tuple[Reals, Reals]:
     """Range of the bias with the input's zero point under any of the taps [Cout]."""
     rows = n.bias.astype(np.float64).reshape(-1, n.bias.shape[-1])  # one, or one for each position
     least, most = rows.min(0), rows.max(0)
     if n.input is None or not n.input.inside.any():
         return least, most
     zeros = np.broadcast_to(n.input.inside.astype(np.float64), (n.weight.shape[1] * op.groups,))
-    inside = _weighted(signed, np.minimum(zeros, 0), np.maximum(zeros, 0))
+    inside = _weighted(proof, op, np.minimum(zeros, 0), np.maximum(zeros, 0))
     r = fits(Range(*inside, wide=True).times(2.0**n.shift), op.name, "its zero point")
     r = replace(r.times(-(2.0**-ZERO_FRACTION_BITS)), wide=False)
     r = fits(r.plus(least - 1, most + 1), op.name, "its bias with the zero point")

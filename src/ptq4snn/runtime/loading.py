@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from ptq4snn.errors import BundleError
 from ptq4snn.network.plan import Plan, ProjectionPlan
 from ptq4snn.network.program import Program
 from ptq4snn.runtime.agreement import check_agreement
-from ptq4snn.runtime.bounds import prove
+from ptq4snn.runtime.bounds import Signed, prove, prove_for
 from ptq4snn.runtime.check import check
 from ptq4snn.runtime.demand import Demand, Limits, demand_of
 from ptq4snn.runtime.numbers import mirror_numbers, neuron_numbers, projection_numbers
@@ -32,6 +32,8 @@ from ptq4snn.runtime.require import Refused, need, wholes
 
 __all__ = [
     "Contents",
+    "Family",
+    "Stored",
     "WeightAndBias",
     "build",
     "contents_of",
@@ -256,6 +258,27 @@ def numbers_of(plan: Plan, integers: Mapping[str, WeightAndBias]) -> Numbers:
 def model_of(program: Program, plan: Plan, integers: Mapping[str, WeightAndBias]) -> Model:
     """The model of a program, a plan and the weight and bias integers of its projections."""
     return _model(program, plan, numbers_of(plan, integers))
+
+
+@dataclass
+class Family:
+    """Models that differ in the numbers of their neurons only, as a search tries them: program and weights
+    are those of the first, which was checked whole. Plans of others are of our own making, so it is proven
+    that nothing overflows in the steps of the program, and no more."""
+
+    first: Model
+    signed: Signed = field(default_factory=dict)
+
+    def member(self, plan: Plan) -> Model:
+        """The model of another plan for the same integers."""
+        known = self.first
+        with _whole("the plan"):
+            neurons = {name: neuron_numbers(n) for name, n in plan.neurons.items()}
+            tables = known.projections, neurons, known.mirrors
+            bounds = prove_for(known.program, *tables, known.program.steps, self.signed)
+            model = known.with_neurons(neurons, bounds)
+            check_agreement(plan, model)
+        return model
 
 
 def _model(program: Program, plan: Plan, numbers: Numbers, limits: Limits | None = None) -> Model:

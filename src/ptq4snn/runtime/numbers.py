@@ -43,10 +43,9 @@ def projection_numbers(p: ProjectionPlan, weight: NDArray[Any], bias: NDArray[An
     if bits >= WEIGHT_BITS.stop:
         raise BundleError(f"{what}: odd weights of {p.bits} bits do not fit eight; make the bundle again")
     shift = _whole(p.shift, 0, MAX_LEFT, f"{what}: shift")
-    q = _integers(weight, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1, f"{what}: a weight of {bits} bits")
     lattice = _reals(p.lattice, f"{what}: lattice")
     return ProjectionNumbers(
-        weight=np.ascontiguousarray(q.astype(np.int8)),
+        weight=_bytes(weight, bits, f"{what}: a weight of {bits} bits"),
         bits=bits,
         bias=_biases(bias, f"{what}: a bias"),
         shift=shift,
@@ -183,6 +182,16 @@ def _integers(x: Any, low: int, high: int, what: str) -> Integers:
     if not fits or (array.dtype.kind == "f" and (array != np.rint(array)).any()):
         raise BundleError(f"{what} is no whole number in {low} .. {high}; make the bundle again")
     return array.astype(np.int64)
+
+
+def _bytes(x: Any, bits: int, what: str) -> NDArray[np.int8]:
+    """Whole numbers of at most eight bits; bytes are taken as they are, without a copy."""
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    array = _array(x, what)
+    found = array if array.dtype == np.int8 else _integers(array, low, high, what).astype(np.int8)
+    if found.size and not (found.min() >= low and found.max() <= high):
+        raise BundleError(f"{what} is no whole number in {low} .. {high}; make the bundle again")
+    return np.ascontiguousarray(found)
 
 
 def _vector(x: Any, low: int, high: int, what: str) -> Integers:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -130,13 +130,23 @@ class Model:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the program and of all its numbers: what a saved state belongs to."""
+        digest = self._weighed.copy()
+        for kind in (self.neurons, self.mirrors):
+            _add(digest, kind)
+        return str(digest.hexdigest())
+
+    @cached_property
+    def _weighed(self) -> Any:
+        """What `hash` begins with: program and projections."""
         digest = hashlib.sha256(json.dumps(self.program.to_dict(), sort_keys=True).encode())
-        for kind in (self.projections, self.neurons, self.mirrors):
-            for name, numbers in sorted(kind.items()):
-                for piece in _pieces(numbers):
-                    digest.update(piece)
-                digest.update(name.encode())
-        return digest.hexdigest()
+        _add(digest, self.projections)
+        return digest
+
+    def with_neurons(self, neurons: dict[str, NeuronNumbers], bounds: Bounds) -> Model:
+        """The same program and weights with other numbers of its neurons."""
+        out = replace(self, neurons=neurons, bounds=bounds)
+        out.__dict__["_weighed"] = self._weighed
+        return out
 
     def bare(self) -> Model:
         """The same without the weights, of which the shapes stay: for an engine that holds them packed."""
@@ -147,6 +157,13 @@ class Model:
         out = replace(self, projections=projections)
         out.__dict__["hash"] = self.hash
         return out
+
+
+def _add(digest: Any, kind: Mapping[str, Any]) -> None:
+    for name, numbers in sorted(kind.items()):
+        for piece in _pieces(numbers):
+            digest.update(piece)
+        digest.update(name.encode())
 
 
 def _pieces(numbers: Any) -> Iterator[bytes]:
