@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,8 @@ import ptq4snn
 from ptq4snn.models.neuron import LIF
 from ptq4snn.models.sew_resnet import SEWResNet
 from ptq4snn.modules import running
+from ptq4snn.runtime.engine import Runtime
+from ptq4snn.runtime.loading import Family, model_of
 from ptq4snn.runtime.native import available
 
 pytestmark = pytest.mark.skipif(not any(available()), reason="the native kernels are not built")
@@ -113,3 +116,18 @@ def test_float64_and_other_sizes_run_in_the_simulation(
 def test_a_float_model_runs_itself() -> None:
     model = network()
     assert running.fastest(model) is model
+
+
+def test_a_trial_with_other_states_runs_on_the_weights_of_the_first(images: torch.Tensor) -> None:
+    wide, narrow = (
+        ptq4snn.quantize(network(), images, f"fast+uniform+w4m{b}", calibration=32) for b in (4, 2)
+    )
+    assert wide.program is not None and wide.program == narrow.program
+    family = Family(model_of(wide.program, wide.plan, wide.integers))
+    for q in (narrow, wide):
+        model = family.member(q.plan)
+        assert model.projections is family.first.projections
+        for kernels in ("numpy", "native"):
+            found = Runtime(model, kernels=kernels)(images.numpy())
+            np.testing.assert_array_equal(found, q(images).numpy())
+    assert not torch.equal(wide(images), narrow(images))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ptq4snn.numerics import scales
+from ptq4snn.numerics.nearest import round_nearest
 from ptq4snn.numerics.scales import weight_scales
 
 FACTORS = [0.40 + 0.01 * i for i in range(61)]
@@ -96,3 +98,17 @@ def test_a_grid_that_fits_is_found_exactly() -> None:
     """Weights on the full 4-bit grid: no error at the start, so nothing is shrunk."""
     w = torch.arange(-7, 8, dtype=torch.float64)[None] * 0.25
     assert weight_scales(w, 4).tolist() == [0.25]
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("per_tensor", [False, True])
+def test_rows_are_rounded_alike_in_blocks_of_any_size(
+    odd: bool, per_tensor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = torch.randn(150, 3, 5, generator=torch.Generator().manual_seed(2))
+    whole = round_nearest(w, 2, per_tensor=per_tensor, odd=odd)
+    monkeypatch.setattr(scales, "BLOCK", 1)
+    monkeypatch.setattr(scales, "ROWS", 7)
+    parts = round_nearest(w, 2, per_tensor=per_tensor, odd=odd)
+    assert torch.equal(whole.scales, parts.scales) and torch.equal(whole.integers, parts.integers)
+    assert parts.integers.shape == w.shape

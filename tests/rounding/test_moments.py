@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -69,3 +71,12 @@ def test_sums_of_bytes_do_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Hessian(module, unit=1.0)
     found.update(torch.full(shape, 3.0))
     assert found.small is None and found.total is not None
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 1, 4, 3)])
+def test_places_on_every_axis(shape: tuple[int, ...]) -> None:
+    places = torch.arange(math.prod(shape))
+    for mine, theirs in zip(
+        moments.unravelled(places, shape), torch.unravel_index(places, shape), strict=True
+    ):
+        assert torch.equal(mine, theirs)
