@@ -61,9 +61,13 @@ NOT_AT = {  # the same width for all has no average between widths; MPBA at 2 bi
 ON = {"gptq": "", "sbc": "sbc: ", "nearest": "nearest: ", "brecq": "BRECQ: "}
 NARROW = {
     "W4/M32": "w4m32", "W4/M2": "w4m2", "W3/M2": "w3m2", "W3/M2, one width": "one-width+w3m2",
-    "W2.5/M2": "w2.5m2", "W2/M2": "w2m2",
+    "W3/M2, whole levels": "whole-levels+w3m2", "W2.5/M2": "w2.5m2", "W2/M2": "w2m2",
+    "W2/M2, whole levels": "whole-levels+w2m2",
 }  # fmt: skip
-DISTILLED = {"W2/M2": "w2m2+distil", "W3/M2": "w3m2+distil", "W4/M2": "w4m2+distil"}
+DISTILLED = {
+    "W2/M2, whole levels": "whole-levels+w2m2+distil", "W3/M2, whole levels": "whole-levels+w3m2+distil",
+    "W4/M2": "w4m2+distil",
+}  # fmt: skip
 NETWORKS = (  # those whose accuracy has room to be lost
     "default", "sew-resnet10-48-cifar100", "sdt-2-128-cifar10", "vgg8-32-cifar10", "vgg4-16-nmnist-slow",
 )  # fmt: skip
