@@ -72,6 +72,8 @@ def test_a_report_is_the_same_side_by_side_and_one_after_the_other(monkeypatch: 
         return dict(ptq4snn.quantize(model, x, "nearest+w4m4", holdout=8, micro_batch=8).report)
 
     found = reported()
+    monkeypatch.setattr(fidelity, "LITTLE_BYTES", 0)  # as if it were large
+    assert reported() == found
     monkeypatch.setattr(fidelity, "AT_ONCE_BYTES", 1)
     assert reported() == found
     held: list[int] = []

@@ -112,6 +112,8 @@ def _narrow_weights(case: Case, most: int, out: Advice, rules: _Rules) -> None:
         bits = getattr(case.recipe, name)
         if bits is None or bits > most:
             out.changes[name] = most
+    if most == 2:  # a target holds odd levels of two bits in three
+        out.changes["weight_levels"] = "whole"
     for layer in case.network.layers:
         own = case.recipe.override(layer.name).weights is not None or layer.name.endswith(".shortcut")
         if layer.bits > most and own:
