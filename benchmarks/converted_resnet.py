@@ -1,6 +1,6 @@
-"""ResNet20 of CIFAR-10 converted by SpikingJelly's ann2snn, and quantized: tables of docs/results.md.
+"""ResNet20 of CIFAR-10 converted by SpikingJelly's ann2snn: tables of docs/results.md.
 
-    python benchmarks/converted_resnet.py --part methods --checkpoint resnet20-12fca82f.th --cifar10 DIR
+    python benchmarks/converted_resnet.py --part rounding --checkpoint resnet20-12fca82f.th --cifar10 DIR
 
 needs spikingjelly 0.0.0.0.14 with tqdm and requests, and a checkpoint of akamaster/pytorch_resnet_cifar10.
 The network is that repository's, its shortcuts included (every second pixel, channels of zeros on both
@@ -11,10 +11,9 @@ sides); ReLUs are modules, as ann2snn wants them. `ann2snn.Converter` folds the 
 in the place of every ReLU, theta by its `mode` (a percentile of what the ReLU gives) on 512 training images
 without labels. The image is shown for 32 steps and the scores are averaged. An IFNode starts at V = 0 and so
 fires half a spike too late on average; `set_reset_value("v", 0.5)`, SpikingJelly's own way to say where a
-state begins, mends that. --part conversion compares modes and starts in float; --part methods quantizes with
-the words of benchmarks/methods.py, --part rounding compares roundings of the weights. Finished runs are kept
-in --out; figures go to benchmarks/converted_resnet.json, and the tables are written from it (--write does
-only that).
+state begins, mends that. --part conversion compares modes and starts in float, --part rounding roundings of
+the weights; benchmarks/methods.py has the couplings. Finished runs are kept in --out; figures go to
+benchmarks/converted_resnet.json, and the tables are written from it (--write does only that).
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from methods import EQUAL
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -40,11 +38,10 @@ from ptq4snn.files import write_whole
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.progress import for_terminal
 
-__all__ = ["ResNet20", "converted"]
+__all__ = ["IMAGES", "OverTime", "ResNet20", "converted", "opened", "trained"]
 
 RESULTS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
-README = Path(__file__).parents[1] / "README.md"  # has the methods alone
 BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # that the checkpoint was trained with
 WIDTHS = (16, 32, 64)
@@ -58,7 +55,6 @@ SHOWN = (8, 16, 32)  # steps
 BITS = (4, 2)  # of states
 WEIGHTS = (4, 3)
 ROUNDINGS = {"nearest": "nearest", "gptq": "GPTQ", "sbc": "sbc"}
-SAME = {("bridge + MPBA", 2): "bridge"}  # an average of 2 bits is 2 bits for all
 
 
 class Narrowed(nn.Module):
@@ -110,7 +106,7 @@ class ResNet20(nn.Module):
 class OverTime(nn.Module):
     """The image at every step; mean scores."""
 
-    def __init__(self, net: nn.Module, steps: int) -> None:
+    def __init__(self, net: nn.Module, steps: int = STEPS) -> None:
         super().__init__()
         self.net, self.steps = net, steps
 
@@ -134,6 +130,13 @@ def trained(checkpoint: Path) -> nn.Module:
     net = ResNet20()
     load_checkpoint(net, checkpoint)
     return net.eval().requires_grad_(False)
+
+
+def opened(folder: Path) -> tuple[CifarSamples, CifarSamples]:
+    """Training and test images of CIFAR-10, normalised as the checkpoint wants them."""
+    prepared = Preprocessing(mean=MEAN, std=STD)
+    train, test = (CifarSamples(folder, "cifar10", part, prepared) for part in (True, False))
+    return train, test
 
 
 def after_each(net: nn.Module, batches: SampleBatches[Any]) -> dict[str, float]:
@@ -165,30 +168,21 @@ def conversion(ann: nn.Module, images: Tensor, test: CifarSamples, samples: int)
     return {"samples": samples, "date": today(), "relu": 100 * right / samples, "rows": rows}
 
 
-def recipes() -> dict[str, str]:
-    """Couplings on equal weights: what the paper's steps are compared by first, the others behind."""
-    rows = {"W4/M32": "gptq+w4m32"}
-    for n, spec in reversed(EQUAL.items()):
-        rows |= {f"{n} W4/M{bits}": spec.format("gptq", bits) for bits in BITS if (n, bits) not in SAME}
-    return rows
-
-
 def rounding_recipes() -> dict[str, str]:
     """Weights of one width by every rounding, and the library's default."""
     rows = {f"{name} W{w}/M32": f"{r}+one-width+w{w}m32" for w in WEIGHTS for r, name in ROUNDINGS.items()}
     return rows | {f"default W{w}/M{bits}": f"w{w}m{bits}" for w in WEIGHTS for bits in BITS}
 
 
-def methods(ann: nn.Module, images: Tensor, data: tuple[CifarSamples, CifarSamples], args: Any) -> Any:
-    """The rows of --part."""
+def rounding(ann: nn.Module, images: Tensor, data: tuple[CifarSamples, CifarSamples], args: Any) -> Any:
+    """Every rounding, compared with the first."""
     train, test = data
-    rows = recipes() if args.part == "methods" else rounding_recipes()
+    rows = rounding_recipes()
     base = next(iter(rows))
     rows = {label: spec for label, spec in rows.items() if not args.only or label in (*args.only, base)}
-    net = OverTime(converted(ann, images), STEPS)
     changes = {"calibration": args.calibration, "holdout": args.calibration // 3, "micro_batch": 16}
     found = compare(
-        net,
+        OverTime(converted(ann, images)),
         SampleBatches(train, 8),
         SampleBatches(test, 50, indices=range(args.samples)),
         [f"{label}={spec}" for label, spec in rows.items()],
@@ -208,18 +202,6 @@ def conversion_table(found: dict[str, Any]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in found["rows"]:
         cells = [row["mode"], f"{row['start']:g}", *(f"{row[str(t)]:.1f}" for t in SHOWN)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def methods_table(found: dict[str, Any]) -> str:
-    """A line a width of the states, a column a method."""
-    rows = {row["method"]: row for row in found["rows"]}
-    head = ["states", "float", "W4/M32", *EQUAL]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for bits in BITS:
-        labels = ["float", "W4/M32", *(f"{SAME.get((n, bits), n)} W4/M{bits}" for n in EQUAL)]
-        cells = [f"{bits} bits", *(_cell(rows.get(label)) for label in labels)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -250,7 +232,6 @@ def _cell(row: dict[str, Any] | None) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {  # by their marks: which result, and how
     "conversion": ("conversion", conversion_table),
-    "converted": ("converted", methods_table),
     "rounded": ("rounding", roundings_table),
 }
 
@@ -260,8 +241,6 @@ def written(page: Path, results: dict[str, Any]) -> str:
     text = page.read_text("utf-8")
     for mark, (part, table) in TABLES.items():
         begin, end = BEGIN.format(mark), END.format(mark)
-        if part not in results or begin not in text:
-            continue
         text = text.split(begin)[0] + f"{begin}\n{table(results[part])}\n{end}" + text.split(end)[1]
     return text
 
@@ -270,7 +249,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     p.add_argument("--checkpoint", type=Path, metavar="FILE")
     p.add_argument("--cifar10", type=Path, metavar="DIR")
-    p.add_argument("--part", choices=("conversion", "methods", "rounding"), default="methods")
+    p.add_argument("--part", choices=("conversion", "rounding"), default="rounding")
     p.add_argument("--samples", type=int, default=10_000, help="test images, the first so many")
     p.add_argument("--calibration", type=int, default=1024, help="training images; a third is held out")
     p.add_argument("--only", nargs="+", default=[], metavar="ROW", help="only these and the first row")
@@ -282,19 +261,16 @@ def main() -> None:
     if not args.write:
         if args.checkpoint is None or args.cifar10 is None:
             p.error("give --checkpoint and --cifar10, or --write")
-        prepared = Preprocessing(mean=MEAN, std=STD)
-        train, test = (CifarSamples(args.cifar10, "cifar10", part, prepared) for part in (True, False))
+        train, test = opened(args.cifar10)
         ann, images = trained(args.checkpoint), train[range(IMAGES)][0]
         if args.part == "conversion":
             found["conversion"] = conversion(ann, images, test, args.samples)
         else:
-            where = {"methods": "converted", "rounding": "rounding"}[args.part]
-            found[where] = methods(ann, images, (train, test), args)
+            found["rounding"] = rounding(ann, images, (train, test), args)
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     results |= found
     write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
-    for page in (PAGE, README):
-        write_whole(page, written(page, results))
+    write_whole(PAGE, written(PAGE, results))
 
 
 if __name__ == "__main__":

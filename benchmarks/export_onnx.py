@@ -105,9 +105,10 @@ def measure(name: str, folder: Path, rounds: int) -> list[dict[str, Any]]:
             if not np.array_equal(works[form](x), wanted):
                 raise SystemExit(f"{name}: {form} does not give the runtime's bits")
         times = interleave({k: partial(w, x) for k, w in works.items()}, rounds)
-        rows.append({"model": name, "batch": batch, "contenders": summary(times, batch, "float")})
+        found = summary(times, batch, "float")
+        rows.append({"model": name, "batch": batch, "contenders": found})
         print(f"{name}, batch {batch}: " + ", ".join(
-            f"{k} {c['ms_per_image']:.2f} ms" for k, c in rows[-1]["contenders"].items()
+            f"{k} {c['ms_per_image']:.2f} ms" for k, c in found.items()
         ), flush=True)  # fmt: skip
     return rows
 

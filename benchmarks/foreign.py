@@ -5,10 +5,11 @@
 
 --braille: the folder paper/03_rnn of the package nir 1.0.3, with the NIR paper's two recurrent networks
 (current and membrane, T = 256) and its Braille letters. --nmnist-nir: the NIR paper's convolutional network
-(T = 300), run on the recordings of --nmnist. --recorded: the folder paper/02_cnn of the package nir 1.0.3,
-where others left the spikes of the convolutional network's first layer on ten digits. None of it
-is part of this repository. Finished runs are kept in --out and reused; the figures go to
-benchmarks/foreign.json, and the table in docs/results.md is written from it (--write does only that).
+(T = 300), run on the recordings of --nmnist. Couplings on equal weights are compared on them by
+benchmarks/methods.py. --recorded: the folder paper/02_cnn of the package nir 1.0.3, where others left the
+spikes of the convolutional network's first layer on ten digits. None of it is part of this repository.
+Finished runs are kept in --out and reused; the figures go to benchmarks/foreign.json, and the table in
+docs/results.md is written from it (--write does only that).
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from networks import Case, braille, nmnist_cnn
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
 import ptq4snn
-from ptq4snn.data.samples import Preprocessing, SampleBatches
-from ptq4snn.data.source import open_samples
 from ptq4snn.experiments.bench import today
 from ptq4snn.experiments.compare import compare
 from ptq4snn.files import write_whole
@@ -39,74 +39,51 @@ PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
 BASELINE = "W4/M32"
 PLATFORMS = ("Norse", "Lava", "nengo", "snnTorch", "spyx", "sinabs", "s2")
-METHODS = {  # GPTQ's weights for all; FlowQ has scales of its own for them
+METHODS = {
     "W8/M8": "gptq+w8m8",
     "W4/M32": "gptq+w4m32",
-    "reuse W4/M4": "paper+separate+gptq+reuse+uniform+w4m4",
-    "FlowQ W4/M4": "paper+separate+gptq+flowq+uniform+w4m4",
-    "layer-wise W4/M4": "paper+separate+gptq+layerwise+uniform+w4m4",
-    "bridge W4/M4": "paper+separate+gptq+uniform+w4m4",
-    "MPBA W4/M4": "paper+separate+gptq+w4m4",
     "default W4/M4": "w4m4",
     "default W4/M2": "w4m2",
 }
-BRAILLE = {"subtract": "braille_noDelay_noBias_subtract.nir", "zero": "braille_noDelay_bias_zero.nir"}
 NARROW = {"first_bits": 4, "last_bits": 4, "first_membrane": 4}  # nothing is protected
 
 
-def braille(folder: Path) -> Iterator[tuple[str, nn.Module, Any, Any, dict[str, Any]]]:
-    """Name, model, calibration, test samples and changes of the recipe."""
-    with torch.serialization.safe_globals([TensorDataset]):
-        (x, _), (test, labels) = (
-            torch.load(folder / "data" / f"ds_{part}.pt", weights_only=True).tensors
-            for part in ("train", "test")
-        )
-    for reset, file in BRAILLE.items():
-        model = ptq4snn.from_nir(folder / file, dt=1e-4, reset=reset)
-        for words, changes in (("", {}), (", 4 bits everywhere", NARROW)):
-            yield f"Braille, {reset}{words}", model, x.float(), halves(test.float(), labels), changes
+def cases(args: argparse.Namespace) -> Iterator[tuple[str, Case]]:
+    """The networks whose files are given, by their titles."""
+    given = {"braille": args.braille, "nmnist-cnn": args.nmnist_nir, "nmnist": args.nmnist}
+    places = {name: str(place) for name, place in given.items() if place is not None}
+    for reset in ("subtract", "zero"):
+        found = braille(places, reset)
+        if found is not None:
+            yield f"Braille, {reset}", found
+            yield f"Braille, {reset}, 4 bits everywhere", replace(found, changes=NARROW)
+    found = nmnist_cnn(places)
+    if found is not None:
+        yield "N-MNIST, convolutional", found
 
 
-def halves(x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
-    middle = len(x) // 2
-    return [(x[:middle], y[:middle]), (x[middle:], y[middle:])]
-
-
-def nmnist(graph: Path, recordings: Path) -> Iterator[tuple[str, nn.Module, Any, Any, dict[str, Any]]]:
-    model = ptq4snn.from_nir(graph, reset="subtract")
-    train, test = (
-        open_samples(str(recordings), split, Preprocessing(steps=300), "nmnist-nir")
-        for split in ("calibration", "test")
-    )
-    changes = {"calibration": 96, "holdout": 32, "micro_batch": 8}
-    yield "N-MNIST, convolutional", model, SampleBatches(train, 8), SampleBatches(test, 10), changes
-
-
-def measure(
-    case: tuple[str, nn.Module, Any, Any, dict[str, Any]], seeds: list[int], out: Path, only: list[str]
-) -> Any:
-    name, model, calibration, test, changes = case
+def measure(title: str, case: Case, seeds: list[int], out: Path, only: list[str]) -> Any:
     methods = METHODS
     if only:
         methods = {label: spec for label, spec in methods.items() if label in (*only, BASELINE)}
     found = compare(
-        model,
-        calibration,
-        test,
+        case.model,
+        case.calibration,
+        case.test,
         [f"{label}={spec}" for label, spec in methods.items()],
         seeds,
         folder=out,
         baseline=BASELINE,
-        changes=changes,
+        changes=case.changes,
         progress=for_terminal(),
-        report=lambda m, seed, r, stored: print(f"{name}: {m.label} {seed}: {r['score']:.2f}", flush=True),
+        report=lambda m, seed, r, stored: print(f"{title}: {m.label} {seed}: {r['score']:.2f}", flush=True),
     )
     rows = found.to_dict()["rows"]
     return {
         "samples": found.runs[0]["samples"],
         "date": today(),
         "seeds": seeds,
-        "changes": changes,
+        "changes": case.changes,
         "rows": rows,
     }
 
@@ -184,14 +161,11 @@ def main() -> None:
     args = p.parse_args()
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if not args.write:
-        cases = [] if args.braille is None else list(braille(args.braille))
-        if args.nmnist_nir is not None and args.nmnist is not None:
-            cases += nmnist(args.nmnist_nir, args.nmnist)
-        for case in cases:
-            found = measure(case, args.seeds, args.out, args.only)
-            known = {row["method"]: row for row in results.get(case[0], {"rows": []})["rows"]}
+        for title, case in cases(args):
+            found = measure(title, case, args.seeds, args.out, args.only)
+            known = {row["method"]: row for row in results.get(title, {"rows": []})["rows"]}
             known |= {row["method"]: {**row, "date": found["date"]} for row in found["rows"]}
-            results[case[0]] = {**found, "rows": list(known.values())}
+            results[title] = {**found, "rows": list(known.values())}
             write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
     if args.recorded is not None:
         write_whole(RECORDED, json.dumps(recorded(args.recorded), indent=1) + "\n")

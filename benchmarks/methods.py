@@ -1,8 +1,10 @@
 """Methods against each other on trained networks: the tables of docs/results.md.
 
-    python benchmarks/methods.py --part equal --data cifar10:DIR --data cifar100:DIR --data nmnist:FILE
+    python benchmarks/methods.py --part equal --data cifar10:DIR --data cifar100:DIR --data nmnist:FILE \\
+        --data braille:DIR --data nmnist-cnn:FILE.nir --data resnet20:FILE.th
 
-One `--data` for each data set. A network whose data is not given is left out. For every network this is
+One `--data` for each data set, and for each network of others (benchmarks/networks.py says what they are).
+A network whose data is not given is left out. For every network this is
 
     ptq4snn compare MODEL --data DATA --seeds 0 1 2 --methods METHODS ...
 
@@ -20,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from methods_page import write_pages
+from networks import FOREIGN, Case, case
+from torch import Tensor
 
-from ptq4snn.data.samples import SampleBatches
-from ptq4snn.data.source import open_samples
 from ptq4snn.discovery.model_digest import model_digest
 from ptq4snn.experiments.bench import today
 from ptq4snn.experiments.compare import compare
@@ -68,9 +70,10 @@ DISTILLED = {
     "W2/M2, whole levels": "whole-levels+w2m2+distil", "W3/M2, whole levels": "whole-levels+w3m2+distil",
     "W4/M2": "w4m2+distil",
 }  # fmt: skip
-NETWORKS = (  # those whose accuracy has room to be lost
+OWN = (  # those whose accuracy has room to be lost
     "default", "sew-resnet10-48-cifar100", "sdt-2-128-cifar10", "vgg8-32-cifar10", "vgg4-16-nmnist-slow",
 )  # fmt: skip
+NETWORKS = (*OWN, *FOREIGN)
 ABLATED = ("default", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
 
@@ -98,21 +101,17 @@ PARTS: dict[str, Callable[[], dict[str, str]]] = {
 
 
 def measure(
-    name: str, data: str, methods: dict[str, str], args: argparse.Namespace, limit: int | None
+    name: str, case: Case, methods: dict[str, str], args: argparse.Namespace, limit: int | None
 ) -> Any:
-    """The rows of a model."""
-    entry = TRAINED[name]
-    model = entry.load()
-    test = open_samples(data, "test", entry.preprocessing, entry.data)
-    train = open_samples(data, "calibration", entry.preprocessing, entry.data)
+    """The rows of a network."""
     found = compare(
-        model,
-        SampleBatches(train, 16),
-        SampleBatches(test, 50),
+        case.model,
+        case.calibration,
+        case.test,
         [f"{label}={spec}" for label, spec in methods.items()],
         args.seeds,
         folder=args.out,
-        changes={"iterations": args.iterations},
+        changes={"iterations": args.iterations} | case.changes,
         limit=limit,
         progress=for_terminal(),
         report=lambda m, seed, r, stored: print(f"{name}: {m.label} {seed}: {r['score']:.2f}", flush=True),
@@ -120,13 +119,18 @@ def measure(
     rows = found.to_dict()["rows"]
     each = {m.label: [r["score"] for r in found.of(m)] for m in found.methods}
     return {
-        "data": entry.data,
+        "data": case.data,
         "samples": found.runs[0]["samples"],
         "date": today(),
         "seeds": args.seeds,
-        "float": model_digest(model, train[[0, 1]][0]),
+        "float": model_digest(case.model, first_two(case.calibration)),
         "rows": [r | {"each": each[r["method"]]} for r in rows],
     }
+
+
+def first_two(calibration: Any) -> Any:
+    """Samples that a network is told by."""
+    return calibration[:2] if isinstance(calibration, Tensor) else calibration.samples[[0, 1]][0]
 
 
 def joined(before: Any, now: Any) -> Any:
@@ -140,7 +144,7 @@ def joined(before: Any, now: Any) -> Any:
 def known() -> dict[str, Any]:
     """What was measured so far; read anew each time, so that two runs can share the work."""
     found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    order = {n: i for i, n in enumerate(TRAINED)}
+    order = {n: i for i, n in enumerate((*TRAINED, *FOREIGN))}
     return {part: dict(sorted(rows.items(), key=lambda x: order[x[0]])) for part, rows in found.items()}
 
 
@@ -161,13 +165,12 @@ def main() -> None:
     methods = equal(tuple(a.rounding or ["gptq"])) if a.part == "equal" else PARTS[a.part]()
     methods = {row: spec for row, spec in methods.items() if not a.only or row in a.only}
     limit = a.limit if a.limit is not None or a.part != "ablation" else 2000
-    wanted = a.model or (ABLATED if a.part == "ablation" else NETWORKS)
+    wanted = a.model or {"equal": NETWORKS, "ablation": ABLATED}.get(a.part, OWN)
     for name in [] if a.write else wanted:
-        entry = TRAINED[name]
-        place = places.get(entry.data)
-        if place is None:
+        opened = case(name, places)
+        if opened is None:
             continue
-        found = measure(name, f"{entry.data}:{place}", methods, a, limit)
+        found = measure(name, opened, methods, a, limit)
         results = known()
         results[a.part] = results.get(a.part, {}) | {name: joined(results.get(a.part, {}).get(name), found)}
         write_whole(RESULTS, json.dumps(results, indent=1) + "\n")

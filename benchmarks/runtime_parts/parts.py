@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -120,7 +120,7 @@ def against_one(runs: dict[str, tuple[Callable[[], object], int]], rounds: int) 
     return {"case": MAIN, "rounds": rounds, "rows": rows}
 
 
-def memory_of(r: Ready, folder: Path, batch: int, kinds: tuple[str, ...]) -> dict[str, Any]:
+def memory_of(r: Ready, folder: Path, batch: int, kinds: Sequence[str]) -> dict[str, Any]:
     """Parameters and states from the buffers; the working set from the process."""
     rt = load(r.bundle)
     x = r.x[:batch].numpy()
