@@ -122,7 +122,6 @@ def measure(
         "data": case.data,
         "samples": found.runs[0]["samples"],
         "date": today(),
-        "seeds": args.seeds,
         "float": model_digest(case.model, first_two(case.calibration)),
         "rows": [r | {"each": each[r["method"]]} for r in rows],
     }
@@ -134,8 +133,8 @@ def first_two(calibration: Any) -> Any:
 
 
 def joined(before: Any, now: Any) -> Any:
-    """The rows of a new measurement, in the places of an earlier one of the same network and seeds."""
-    if before is None or any(before.get(k) != now[k] for k in ("seeds", "samples", "float")):
+    """The rows of a new measurement, in the places of an earlier one of the same network and samples."""
+    if before is None or any(before.get(k) != now[k] for k in ("samples", "float")):
         return now
     rows = {r["method"]: r for r in before["rows"]} | {r["method"]: r for r in now["rows"]}
     return now | {"rows": list(rows.values())}

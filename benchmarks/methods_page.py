@@ -12,7 +12,7 @@ __all__ = ["PAGE", "README", "write_pages", "written"]
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
-PREFIXES = {"equal": "", "equal, nearest": "nearest: "}  # of rows, by their table
+PREFIXES = {"equal": "", "equal, nearest": "nearest: ", "equal, BRECQ": "BRECQ: "}  # of rows, by their table
 COUPLINGS = ("reuse", "FlowQ", "layer-wise", "bridge", "bridge + MPBA", "default")
 BRIEF = ("4", "2")  # bits of README
 NOT_BRIEF = ("vgg8-32-cifar10",)  # one screen has no room for all
@@ -59,12 +59,15 @@ def rows_of(r: Any) -> dict[str, Any]:
     return {row["method"]: row for row in r["rows"]}
 
 
-def titles(results: Results) -> list[str]:
-    return [f"`{name}`, {r['samples']:,} samples, seeds {seeds(r)}" for name, r in results.items()]
+def titles(results: Results, found: list[str]) -> list[str]:
+    """Of the networks, over their rows `found`."""
+    return [f"`{name}`, {r['samples']:,} samples, seeds {seeds(r, found)}" for name, r in results.items()]
 
 
-def seeds(r: Any) -> str:
-    return " ".join(map(str, r["seeds"]))
+def seeds(r: Any, found: list[str]) -> str:
+    """Those that the rows `found` were measured with."""
+    known = rows_of(r)
+    return " ".join(map(str, next(known[n]["seeds"] for n in found if n in known and n != "float")))
 
 
 def spread(row: dict[str, Any] | None) -> str:
@@ -93,33 +96,46 @@ def side_by_side(results: Results, prefix: str) -> str:
     found = ["float", *(n for n in found if n != "float" and (prefix or ": " not in n))]
     here = {name: r for name, r in results.items() if set(found[1:]) & set(rows_of(r))}
     rows = [[n.removeprefix(prefix), *(cell(rows_of(r).get(n)) for r in here.values())] for n in found]
-    return grid(["method", *titles(here)], rows)
+    return grid(["method", *titles(here, found)], rows)
 
 
 def means(results: Results) -> str:
     """A line a coupling, a column a rounding and a width: mean change from M32 over the networks that all
     cells of a rounding are known of."""
-    known = {name: rows_of(r) for name, r in results.items()}
     head, rows = ["states"], [[method] for method in COUPLINGS]
     for mark, prefix in PREFIXES.items():
-        here = [found for found in known.values() if f"{prefix}W4/M32" in found]
+        here = with_rows(results, prefix)
         if not here:
             continue
         rounding = "GPTQ" if mark == "equal" else mark.removeprefix("equal, ")
         head += [f"{rounding}, {bits} bits" for bits in WIDTHS]
         head[-len(WIDTHS)] += f" ({len(here)} networks)"
         for row, method in zip(rows, COUPLINGS, strict=True):
-            for bits in WIDTHS:
-                found = [w[label] for w in here if (label := f"{prefix}{method} W4/M{bits}") in w]
-                changes = [w["change_from_baseline"] for w in found]
-                row.append(f"{sum(changes) / len(changes):+.2f}" if changes else "")
+            row += [mean_change(here, f"{prefix}{method} W4/M{bits}") for bits in WIDTHS]
     return grid(head, rows)
 
 
+def with_rows(results: Results, prefix: str) -> list[dict[str, Any]]:
+    """Rows of the networks that were measured on a rounding of the weights."""
+    return [found for found in map(rows_of, results.values()) if f"{prefix}W4/M32" in found]
+
+
+def mean_change(networks: list[dict[str, Any]], label: str) -> str:
+    changes = [w[label]["change_from_baseline"] for w in networks if label in w]
+    return f"{sum(changes) / len(changes):+.2f}" if changes else ""
+
+
 def scores(results: Results) -> str:
-    """A line a network and a width of the states, a column a coupling, mean scores and their spread."""
+    """A line a network and a width of the states, a column a coupling, mean scores and their spread; behind
+    the networks with hard resets the mean change from 32-bit states of them all."""
     rows = []
+    hard = with_rows({name: results[name] for name in HARD}, "")
     for name, r in ((n, r) for n, r in results.items() if n not in NOT_BRIEF):
+        if name not in HARD and hard:
+            rows += [[f"mean change of {len(hard)} like these", f"{bits} bits", "", "", *(
+                mean_change(hard, f"{method} W4/M{bits}") for method in COUPLINGS
+            )] for bits in BRIEF]  # fmt: skip
+            hard = []
         known = rows_of(r)
         for bits in BRIEF:
             wanted = ["float", "W4/M32", *(f"{method} W4/M{bits}" for method in COUPLINGS)]
@@ -134,7 +150,10 @@ def by_model(results: Results) -> str:
     rows = []
     for name, r in results.items():
         known = rows_of(r)
-        cells = [f"`{name}`<br>{r['samples']:,} samples, seeds {seeds(r)}", f"{known['float']['score']:.2f}"]
+        cells = [
+            f"`{name}`<br>{r['samples']:,} samples, seeds {seeds(r, columns)}",
+            f"{known['float']['score']:.2f}",
+        ]
         for row in (known.get(n) for n in columns):
             change = "" if row is None else f"<br>float {row['change_from_float']:+.2f}"
             cells.append("" if row is None else f"**{row['score']:.2f}**{spread(row)[5:]}{change}")
@@ -151,7 +170,10 @@ def transposed(results: Results) -> str:
     return grid(
         [
             "states",
-            *(f"{t}, float {_float(r)}" for t, r in zip(titles(results), results.values(), strict=True)),
+            *(
+                f"{t}, float {_float(r)}"
+                for t, r in zip(titles(results, labels(results)), results.values(), strict=True)
+            ),
         ],
         rows,
     )
@@ -167,12 +189,12 @@ def distilled(results: dict[str, Results]) -> str:
     rows = []
     for name, r in results["distilled"].items():
         plain = results["narrow"][name]
-        before = {row["method"]: row["each"] for row in plain["rows"]}
+        before = rows_of(plain)
         for label, row in rows_of(r).items():
             if label == "float":
                 continue
-            same = [before[label][plain["seeds"].index(seed)] for seed in r["seeds"]]
+            same = [before[label]["each"][before[label]["seeds"].index(seed)] for seed in row["seeds"]]
             change = f"{row['change_from_float']:+.2f}"
             before_it = f"{sum(same) / len(same):.2f}"
-            rows.append([f"`{name}`", seeds(r), label, _float(r), before_it, spread(row), change])
+            rows.append([f"`{name}`", seeds(r, [label]), label, _float(r), before_it, spread(row), change])
     return grid(head, rows)
