@@ -38,6 +38,30 @@ def test_random_programs(compiler: str, tmp_path: Path) -> None:
         pytest.skip(f"{compiler} has no sanitizers here: its programs were compared without them")
 
 
+def odd(model: Model) -> Model:
+    """The model with weights of -3, -1, 1 and 3 wherever its own reach as far."""
+    numbers = {
+        name: replace(n, weight=2 * n.weight.clip(-2, 1) + 1, bits=3) if n.bits > 2 else n
+        for name, n in model.projections.items()
+    }
+    return build_model(model.program, numbers, model.neurons, model.mirrors)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_odd_weights_take_one_bit_less(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler} here")
+    cases = []
+    for seed in range(8):
+        model = odd(random_model(seed, operations=5, work=1500))
+        x, path = random_input(model, seed, 1), "dense" if seed % 4 == 3 else "event"
+        cases.append(case(model, f"m{seed}", x, model.program.steps, path=path))
+    sanitizers = SANITIZED if has_sanitizers(compiler, tmp_path) else ("-O1",)
+    compare(cases, results(build(cases, tmp_path, compiler, sanitizers), cases))
+    written = b"".join(text for c in cases for text in c.source.files.values())
+    assert written.count(b"2 bits, odd") > len(cases)
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_outputs_that_end_with_a_softmax_or_the_like(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:

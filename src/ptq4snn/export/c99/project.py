@@ -197,7 +197,7 @@ def _single(work: _Work) -> tuple[list[str], list[str], list[str]]:
         f"const {kind} x = {work.x.read('q', f'({channel})' if groups > 1 else channel)};",
         *(["if (x == 0) {", "  continue;", "}"] if work.event else []),
         f"for (uint32_t o = {first}; o < {last}; o++) {{",
-        f"  {sums.word('0', 'o')} += x * {w};",
+        f"  {sums.word('0', 'o')} += x * {work.packed.weight(w)};",
         "}",
     ]
     lines = loop("j", inside, body)
@@ -241,7 +241,7 @@ def project_value(ctx: Context, group: Group, i: int, p: str) -> list[str]:
 
 def _sum(work: _Work) -> str:
     """W x of channel c."""
-    half, n = 2 ** (work.packed.bits - 1), work.n
+    packed, n = work.packed, work.n
     if work.lanes:
         limit, end = _stages(work)
         place = work.group.scratch[f"{'sums' if limit else 'narrow'}{work.number}"]
@@ -251,14 +251,14 @@ def _sum(work: _Work) -> str:
             raw = f"(({place.word('0', '2U * (c / 4U) + c % 2U')} >> (16U * (c / 2U % 2U))) & 0xFFFFU)"
         else:
             raw = place.word("0", "c")
-        return f"(int32_t)({raw} - {half}U * {n})"
-    place = work.group.scratch[f"sums{work.number}"]
+        return f"(int32_t)({packed.summed(raw, n)})"
+    row = work.group.scratch[f"sums{work.number}"].word("0", "c")
     if not work.rows:
-        return place.word("0", "c")
+        return row
     if work.wide:
         work.ctx.wide.add(work.op.name)
-        return f"(int64_t)((uint64_t){place.word('0', 'c')} - {half}U * {n})"
-    return f"(int32_t)({place.word('0', 'c')} - {half}U * {n})"
+        return f"(int64_t)({packed.summed(f'(uint64_t){row}', n)})"
+    return f"(int32_t)({packed.summed(row, n)})"
 
 
 def _bias(work: _Work, bias: np.ndarray[tuple[int, ...], np.dtype[np.int64]], wide: bool) -> str:

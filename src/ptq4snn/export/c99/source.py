@@ -116,7 +116,8 @@ def _weights(ctx: Context, section: str | None, embed: bool) -> list[str]:
         return [*lines, ""]
     for symbol, packed in ctx.weights.values():
         shape = "one row" if packed.flat else f"rows of {packed.row} words"
-        lines.append(f"/* weights of {packed.bits} bits, {shape} */")
+        levels = f"{packed.bits} bits, odd" if packed.odd else f"{packed.bits} bits"
+        lines.append(f"/* weights of {levels}, {shape} */")
         lines.append(f"static const uint32_t {symbol}[{len(packed.words)}] {macro} = {{")
         lines += [*initializer(f"0x{int(w):08X}U" for w in packed.words), "};"]
     return [*lines, ""]

@@ -1,8 +1,9 @@
 """Weights at their own width: rows of planes, of which one operation takes four weights at a time.
 
-A field is w + 2^(b-1), so that it is never negative. The bits of a field are cut into planes of 4, 2 and 1
-bits (5 bits: 4 + 1), the lowest first; 8 bits are one plane. In each plane of a row four neighbours lie in
-the four bytes of a 32-bit word, so that
+A field f is w + 2^(b-1), so that it is never negative; weights that are all odd, w = 2 q + 1, are stored
+as q in one bit less: w is 2 f - 2^b + 1 then. The bits of a field are cut into planes of 4, 2 and 1 bits
+(5 bits: 4 + 1), the lowest first; 8 bits are one plane. In each plane of a row four neighbours lie in the
+four bytes of a 32-bit word, so that
 
     (word >> s) & mask     s = 0, plane, 2 plane ... < 8
 
@@ -38,6 +39,7 @@ class Packed:
     bits: int
     flat: bool
     fields: int  # of a row, padded
+    odd: bool  # w = 2 f - 2^b + 1
 
     @property
     def row(self) -> int:
@@ -48,6 +50,15 @@ class Packed:
     def lanes(self) -> int:
         return self.fields // 4
 
+    def summed(self, fields: str, x: str) -> str:
+        """The sum of w x, unsigned, of those of f x and of x."""
+        half = 2 ** (self.bits - 1)
+        return f"2U * {fields} - {2 * half - 1}U * {x}" if self.odd else f"{fields} - {half}U * {x}"
+
+    def weight(self, centred: str) -> str:
+        """w of f - 2^(b-1)."""
+        return f"(2 * {centred} + 1)" if self.odd else centred
+
 
 def padded(count: int, bits: int) -> int:
     unit = 32 // min(PLANES[bits])
@@ -56,14 +67,17 @@ def padded(count: int, bits: int) -> int:
 
 def pack_weights(n: ProjectionNumbers, op: Project) -> Packed:
     """[Cout, Cin / groups, *kernel] in the order [tap, Cin / groups, Cout]."""
-    w = n.weight.reshape(*n.weight.shape[:2], -1).transpose(2, 1, 0).astype(np.int64) + 2 ** (n.bits - 1)
+    w = n.weight.reshape(*n.weight.shape[:2], -1).transpose(2, 1, 0).astype(np.int64)
+    odd = n.bits > min(PLANES) and bool((w % 2 == 1).all())
+    bits = n.bits - odd
+    w = (w >> 1 if odd else w) + 2 ** (bits - 1)
     cout = w.shape[2]
-    flat = padded(cout, n.bits) > MOST_WASTE * cout
+    flat = padded(cout, bits) > MOST_WASTE * cout
     rows = w.reshape(1, -1) if flat else w.reshape(-1, cout)
-    fields = padded(rows.shape[1], n.bits)
+    fields = padded(rows.shape[1], bits)
     full = np.zeros((len(rows), fields), dtype=np.uint32)
     full[:, : rows.shape[1]] = rows
-    return Packed(_planes(full, n.bits).reshape(-1), n.bits, flat, fields)
+    return Packed(_planes(full, bits).reshape(-1), bits, flat, fields, odd)
 
 
 def _planes(rows: Words, bits: int) -> Words:
