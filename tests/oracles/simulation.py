@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.program import Neuron, Program
+from ptq4snn.network.program_json import program_from_json, program_to_json
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def interpreter(q: QuantizedModel, program: Program) -> Interpreter:
 
 def check_same(q: QuantizedModel, program: Program, x: Tensor, steps: int | None = None) -> Trace:
     """The program gives the simulation's spikes, states and outputs, and comes back from JSON as it was."""
-    assert Program.from_dict(json.loads(json.dumps(program.to_dict()))) == program
+    assert program_from_json(json.loads(json.dumps(program_to_json(program)))) == program
     expected, run = simulate(q, x), interpreter(q, program)
     outputs = run(x.numpy(), steps)
     neurons = [o for o in program.operations if isinstance(o, Neuron)]

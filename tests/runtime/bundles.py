@@ -26,6 +26,7 @@ from ptq4snn.network.plan import (
     RescalePlan,
 )
 from ptq4snn.network.program import Neuron, Output, Project, Quantize
+from ptq4snn.network.program_json import program_to_json
 from ptq4snn.network.state_layout import Layout
 from ptq4snn.runtime.parameters import Model, NeuronNumbers, ProjectionNumbers
 
@@ -143,7 +144,7 @@ def planned_models(number: int, operations: int = 6, work: int = 3000) -> tuple[
 def parts_of(model: Model) -> tuple[dict[str, Any], dict[str, IntegerArray], dict[str, Any]]:
     """Header, integer arrays and float arrays of the model's bundle."""
     plan, integers, floats = detach(plan_of(model).to_dict())
-    program, more, _ = detach(model.program.to_dict(), "program")
+    program, more, _ = detach(program_to_json(model.program), "program")
     for name, p in model.projections.items():
         integers[f"weights/{name}"] = IntegerArray(p.weight.astype(np.int32), p.bits)
         integers[f"biases/{name}"] = IntegerArray(p.bias.astype(np.int32), 32)

@@ -14,7 +14,7 @@ from runtime.programs import models
 
 from ptq4snn.errors import BundleError
 from ptq4snn.network.program import Neuron, Project
-from ptq4snn.runtime.bounds import _after_reset
+from ptq4snn.runtime.neuron_bounds import after_reset
 from ptq4snn.runtime.parameters import InputGrid, Model
 from ptq4snn.runtime.ranges import Range
 from ptq4snn.runtime.reference import NumpyExecutor
@@ -53,7 +53,7 @@ def test_what_counts_leave_of_a_potential(theta: int, rho: int, most: int, low: 
     n = replace(
         parts["neurons"]["lif"], theta=np.array([theta]), rho=np.array([rho]), most=most, reset="soft"
     )
-    found = _after_reset(Range(low * one, (low + wide) * one), n)
+    found = after_reset(Range(low * one, (low + wide) * one), n)
     assert found.lo[0] <= rest.min() and rest.max() <= found.hi[0]
     if rho == theta:
         assert found.lo[0] >= min(low, 0)

@@ -24,7 +24,8 @@ from runtime.programs import random_model
 
 from ptq4snn.errors import BundleError
 from ptq4snn.network.index import Index, Window, identity, window_taps
-from ptq4snn.network.program import Input, Program
+from ptq4snn.network.program import Input
+from ptq4snn.network.program_json import program_from_json, program_to_json
 from ptq4snn.runtime.parameters import InputGrid, Rescale
 from ptq4snn.runtime.require import MAX_ELEMENTS, Refused, check_window
 
@@ -168,7 +169,7 @@ CASES: dict[str, Change] = {
 
 def test_the_base_is_valid() -> None:
     model = made(base())
-    assert model.program == Program.from_dict(model.program.to_dict())
+    assert model.program == program_from_json(program_to_json(model.program))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -212,7 +213,7 @@ def test_no_index_is_unfolded_before_it_is_checked() -> None:
 def test_random_models_are_valid() -> None:
     for seed in range(40):
         model = random_model(seed, 8)
-        assert Program.from_dict(model.program.to_dict()) == model.program
+        assert program_from_json(program_to_json(model.program)) == model.program
 
 
 def test_sizes_that_multiply_to_absurd_counts_are_refused_at_once() -> None:

@@ -26,6 +26,7 @@ from ptq4snn.frameworks import Shell, adapter_of
 from ptq4snn.frameworks.compound import OneToOne
 from ptq4snn.hashing import file_digest
 from ptq4snn.modules.projection import QuantProjection
+from ptq4snn.network.program_json import program_to_json
 from ptq4snn.numerics.grid import numbered
 from ptq4snn.runtime.loading import model_of, read_contents
 from ptq4snn.schema.report_types import Report
@@ -82,7 +83,7 @@ def save_model(q: QuantizedModel, path: Path, page: bool = False) -> None:
         integers[f"biases/{name}"] = IntegerArray(_int32(i.bias), BIAS_BITS)
     html = _page(path, q) if page else None
     plan, plan_integers, plan_floats = detach(q.plan.to_dict())
-    program = None if q.program is None else q.program.to_dict()
+    program = None if q.program is None else program_to_json(q.program)
     program, program_integers, _ = detach(program, "program")
     kept = leftovers(q.model, q.plan.excluded, {p for e in q.plan.edits for p in e.parameters})
     floats = {f"floats/{n}": t.detach().cpu().numpy() for n, t in kept.items()}

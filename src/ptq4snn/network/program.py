@@ -9,17 +9,17 @@ every input was made by an earlier operation, but for a delay's, which is read o
 some inputs have `time`, the others are the same at every step. Numbers of the projections and neurons are not
 in the program: they are in the bundle's plan and weights, under the module path `name`.
 
-Nothing here needs torch. `docs/format.md` describes the JSON form.
+Nothing here needs torch. `program_json.py` has the JSON form, which docs/format.md describes.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from ptq4snn.network.index import Index, Numbers, Window, index_from, index_to, window_taps
+from ptq4snn.network.index import Index, Numbers, Window, window_taps
 
 __all__ = [
     "OPERATIONS", "Affine", "Choice", "Clip", "Combine", "Delay", "Gather", "Input", "MatMul", "Multiply",
@@ -309,80 +309,3 @@ class Program:
     values: tuple[Value, ...]
     operations: tuple[Operation, ...]
     outputs: tuple[Output, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        d = _plain(asdict_shallow(self))
-        assert isinstance(d, dict)
-        return d
-
-    @classmethod
-    def from_dict(cls, d: dict[str, Any]) -> Program:
-        """The program of a JSON object; KeyError, TypeError or ValueError where it is not one.
-
-        Only the form is looked at here: `check.py` proves that it can be run.
-        """
-        if odd := set(d) - {f.name for f in fields(cls)}:
-            raise ValueError(f"unknown field {min(odd)!r}")
-        return cls(
-            steps=_integer(d["steps"]),
-            input=_from(Input, d["input"]),
-            values=tuple(_from(Value, v) for v in d["values"]),
-            operations=tuple(_from(OPERATIONS[o["kind"]], o) for o in d["operations"]),
-            outputs=tuple(_from(Output, o) for o in d["outputs"]),
-        )
-
-
-def asdict_shallow(x: Any) -> dict[str, Any]:
-    """Fields of a dataclass; an operation's kind with them."""
-    d = {f.name: getattr(x, f.name) for f in fields(x)}
-    if isinstance(x, Neuron) and not x.carried:
-        del d["carried"]  # what most neurons are not is not written
-    if isinstance(x, Pool) and x.axes is None:
-        del d["axes"]
-    if isinstance(x, Output):
-        d = {k: v for k, v in d.items() if v or k not in ("then", "scales")}
-    return {"kind": x.kind, **d} if isinstance(x, Operation) else d
-
-
-def _plain(x: Any) -> Any:
-    """JSON-able form."""
-    if isinstance(x, Index):
-        return index_to(x)
-    if isinstance(x, (Window, PoolAxis)):
-        return _plain(asdict(x))
-    if isinstance(x, (Program, Operation, Value, Input, Output)):
-        return _plain(asdict_shallow(x))
-    if isinstance(x, dict):
-        return {k: _plain(v) for k, v in x.items()}
-    return [_plain(i) for i in x] if isinstance(x, (list, tuple)) else x
-
-
-def _integer(x: Any) -> int:
-    if not isinstance(x, int) or isinstance(x, bool):
-        raise TypeError(f"{x!r} is not a whole number")
-    return x
-
-
-def _from(cls: Any, d: dict[str, Any]) -> Any:
-    known = {f.name for f in fields(cls)}
-    odd = set(d) - known - {"kind"} if issubclass(cls, Operation) else set(d) - known
-    if odd:
-        raise ValueError(f"unknown field {min(odd)!r}")
-    unwritten = ("axes", "carried", "then", "scales")
-    return cls(**{name: _field(name, d[name]) for name in known if name in d or name not in unwritten})
-
-
-def _field(name: str, x: Any) -> Any:
-    if x is None:
-        return None
-    if name in ("index", "channel", "element"):
-        return index_from(x)
-    if name == "window":
-        return Window(**{k: tuple(map(_integer, v)) for k, v in x.items()})
-    if name == "axes":
-        return tuple(_from(PoolAxis, a) for a in x)
-    return _tuples(x)
-
-
-def _tuples(x: Any) -> Any:
-    return tuple(map(_tuples, x)) if isinstance(x, list) else x

@@ -10,8 +10,8 @@ import numpy as np
 
 from ptq4snn.errors import BundleError
 from ptq4snn.network import program as ops
-from ptq4snn.numerics.dither import PHASES
-from ptq4snn.numerics.limits import INT32, WIDE_STATE, ZERO_FRACTION_BITS
+from ptq4snn.numerics.limits import INT32, ZERO_FRACTION_BITS
+from ptq4snn.runtime.neuron_bounds import charged, lifted, settled
 from ptq4snn.runtime.parameters import (
     Bounds,
     Integers,
@@ -203,62 +203,14 @@ def _neuron(proof: _Proof, op: ops.Neuron, inputs: Sequence[Range]) -> Range:
     if n.over_time:  # x T / T', rounded
         x = x.raised(max(1, x.degree)).times(float(proof.program.steps))
         x = replace(x, degree=x.degree - 1, wide=True).plus(-1.0, 1.0)
-    a = fits(x.whole(), op.name, "its input") if op.once else _charged(n, x.whole(), op.name)
-    settled = a if op.once else _settled(n, a, op.name)
-    proof.potentials[op.name] = int(max(a.peak(), settled.peak()))
+    a = fits(x.whole(), op.name, "its input") if op.once else charged(n, x.whole(), op.name)
+    after = a if op.once else settled(n, a, op.name)
+    proof.potentials[op.name] = int(max(a.peak(), after.peak()))
     channels = proof.program.values[op.output].channels
     if op.potential is not None:
-        out = _lifted(n, op.name) if op.carried else a
+        out = lifted(n, op.name) if op.carried else a
         proof.ranges[op.potential] = out if op.channel is None else out.hull(channels)
     return number(0, n.most, channels)
-
-
-def _charged(n: NeuronNumbers, x: Range, name: str) -> Range:
-    """A = x + rshift(Vq m, n)."""
-    v = Range(n.low.astype(np.float64), n.high.astype(np.float64))
-    product_fits(v, n.charge_m, name, "its leaked state")
-    by = n.charge_m * 2.0**-n.charge_n
-    a = replace(x, wide=x.wide or bool((n.bits == WIDE_STATE).any()))
-    return fits(a.plus(np.floor(v.lo * by), np.ceil(v.hi * by)), name, "its potential")
-
-
-def _lifted(n: NeuronNumbers, name: str) -> Range:
-    """rshift(Vq m, n): the state in units."""
-    v = Range(n.low.astype(np.float64), n.high.astype(np.float64)).with_zero()
-    product_fits(v, n.lift_m, name, "the state that it hands on")
-    by = n.lift_m * 2.0**-n.lift_n
-    wide = bool((n.bits == WIDE_STATE).any())
-    return fits(Range(np.floor(v.lo * by), np.ceil(v.hi * by), wide=wide), name, "the state that it hands on")
-
-
-def _settled(n: NeuronNumbers, a: Range, name: str) -> Range:
-    """A' and its product with the settle factor."""
-    settled = fits(_after_reset(a, n), name, "its potential after the reset")
-    if n.rounding == "dither":
-        fits(settled.plus(0, PHASES), name, "its dithered potential")
-    product_fits(settled, n.settle_m, name, "its settled state")
-    return settled
-
-
-def _after_reset(a: Range, n: NeuronNumbers) -> Range:
-    """A, or where it fired 0 or A - rho."""
-    if n.reset == "hard":
-        return a.with_zero()
-    if n.reset == "none":
-        return a
-    if n.most > 1:
-        return _after_counts(a, n)
-    fired = np.minimum(np.maximum(a.lo, n.theta), a.hi) - n.rho
-    return replace(a, lo=np.minimum(a.lo, fired), hi=np.maximum(a.hi, a.hi - n.rho))
-
-
-def _after_counts(a: Range, n: NeuronNumbers) -> Range:
-    """A - rho S with S = floor(A / theta), 0 .. most. Of S = k the least A is k theta, so that A - rho S is
-    k (theta - rho) at least: least for k = 1 or for the largest k. No more than A, but for a negative rho."""
-    largest = np.clip(np.floor(a.hi / n.theta), 1, n.most)
-    once = n.theta - n.rho.astype(np.float64)
-    low = np.minimum.reduce([a.lo, once, largest * once])
-    return replace(a, lo=low, hi=np.maximum(a.hi, a.hi - n.most * n.rho.astype(np.float64)))
 
 
 def _pool(proof: _Proof, op: ops.Pool, inputs: Sequence[Range]) -> Range:

@@ -20,6 +20,7 @@ from ptq4snn.bundle.plan_arrays import REFERENCE, attach
 from ptq4snn.errors import BundleError
 from ptq4snn.network.plan import Plan, ProjectionPlan
 from ptq4snn.network.program import Program
+from ptq4snn.network.program_json import program_from_json
 from ptq4snn.runtime.agreement import check_agreement
 from ptq4snn.runtime.bounds import Signed, prove, prove_for
 from ptq4snn.runtime.check import check
@@ -146,7 +147,7 @@ def _parts_of(bundle: Bundle, limits: Limits) -> _Parts:
         check_plan(plan)
     with _whole("its program"):
         stored = attach(header["program"], arrays)
-        program = None if stored is None else Program.from_dict(stored)
+        program = None if stored is None else program_from_json(stored)
     with _whole("its arrays"):
         integers = {
             n: Stored(_levels(p, arrays[f"weights/{n}"]), arrays[f"biases/{n}"])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.network.program import Program
+from ptq4snn.network.program_json import program_to_json
 
 __all__ = ["Bounds", "InputGrid", "Mirror", "Model", "NeuronNumbers", "ProjectionNumbers", "Rescale"]
 
@@ -138,7 +139,7 @@ class Model:
     @cached_property
     def _weighed(self) -> Any:
         """What `hash` begins with: program and projections."""
-        digest = hashlib.sha256(json.dumps(self.program.to_dict(), sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps(program_to_json(self.program), sort_keys=True).encode())
         _add(digest, self.projections)
         return digest
 
