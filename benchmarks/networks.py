@@ -86,14 +86,14 @@ def nmnist_cnn(places: Places) -> Case | None:
 
 
 def resnet20(places: Places) -> Case | None:
-    """The first 1,000 test images, and 64 training images to calibrate on: T is 32."""
+    """The first 1,000 test images, and 48 training images to calibrate on: T is 32."""
     if "resnet20" not in places or "cifar10" not in places:
         return None
     from converted_resnet import IMAGES, OverTime, converted, opened, trained
 
     train, test = opened(Path(places["cifar10"]))
     model = OverTime(converted(trained(Path(places["resnet20"])), train[range(IMAGES)][0]))
-    changes = {"calibration": 64, "holdout": 21, "micro_batch": 16}
+    changes = {"calibration": 48, "holdout": 16, "micro_batch": 16}
     few = SampleBatches(test, 50, indices=range(1000))
     return Case("cifar10", model, SampleBatches(train, 8), few, changes)
 
