@@ -105,7 +105,7 @@ def means(results: Results) -> str:
     head, rows = ["states"], [[method] for method in COUPLINGS]
     for mark, prefix in PREFIXES.items():
         here = with_rows(results, prefix)
-        if not here:
+        if len(here) < 2:
             continue
         rounding = "GPTQ" if mark == "equal" else mark.removeprefix("equal, ")
         head += [f"{rounding}, {bits} bits" for bits in WIDTHS]
