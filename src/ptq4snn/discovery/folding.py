@@ -32,6 +32,7 @@ from ptq4snn.frameworks import Compound, NeuronSpec, Shell, adapter_of
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
 from ptq4snn.memory import give_back
 from ptq4snn.numerics.nearest import input_scales
+from ptq4snn.numerics.scales import row_blocks
 
 __all__ = ["Folded", "Grid", "fold", "store_snapped", "verify"]
 
@@ -122,6 +123,7 @@ def fold_in_place(folded: nn.Module, discovery: Discovery) -> Folded:
         if bool((gain != 1).any()):
             for n in info.feeds:
                 specs[n] = replace(specs[n], gain=torch.ones_like(discovery.specs[n].gain))
+        give_back(weight.numel())
     carry_constants(folded, discovery.projections, {o.projection for o in discovery.outputs})
     leave_out(folded, ("position",), discovery.folded_calls)
     new: dict[str, nn.Module] = {n: left_of_norm(folded.get_submodule(n)) for n in discovery.norms}
@@ -232,7 +234,8 @@ def store_snapped(module: nn.Module, weight: Tensor, bias: Tensor | None, grid: 
     if grid is not None:
         step, unit = grid[0].to(weight.device), grid[1]
         rows = step.view(-1, *[1] * (weight.dim() - 1))
-        weight = (weight.double() / rows).round() * rows
+        blocks = zip(row_blocks(weight, weight), row_blocks(rows, weight), strict=True)
+        weight = torch.cat([(w.double() / r).round_().mul_(r).to(like) for w, r in blocks])
         bias = None if bias is None else (bias.to(step) / (step * unit)).round() * (step * unit)
     module.weight = nn.Parameter(weight.to(like), requires_grad=False)
     if bias is not None:
