@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from ptq4snn.assemble import Assembly
 from ptq4snn.errors import BundleError, ExactnessError, UnsupportedOperation
+from ptq4snn.heap import give_back
 from ptq4snn.lowering import lower
 from ptq4snn.memory import Portion
 from ptq4snn.modules.output_ends import finish
@@ -46,6 +47,7 @@ def frozen(prepared: Prepared, model: QuantizedModel, plan: Plan) -> Iterator[No
     program is compared with at the end, so that the simulation need not run for the proof alone."""
     model.use(plan)
     proven = prove_bounds(model)
+    give_back()
     call = FirstCall()
     handle = model.register_forward_hook(call)
     try:

@@ -21,7 +21,7 @@ from ptq4snn.evaluation.neurobench import footprint
 from ptq4snn.evaluation.noise import jittered_logits
 from ptq4snn.evaluation.report import make_report
 from ptq4snn.freezing import build_model, frozen
-from ptq4snn.memory import give_back
+from ptq4snn.heap import give_back, sparing
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared, check_overrides, prepare
@@ -53,17 +53,16 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     for scaled, given in scalings(prepared, recipe):  # s_w,c; a joint search brings the b_c it was made under
         lattice = rounded(prepared, scaled)  # weights to integers
         give_back()
-        model = build_model(prepared, Assembly(lattice))  # f_q
-        give_back()
+        with sparing():
+            model = build_model(prepared, Assembly(lattice))  # f_q
         for assembly in assemblies(prepared, lattice):  # by what a good k_c is: squared error, replay, both
             for allocation in given or allocations(prepared, assembly, model):  # scores, then b_c
                 plan = tune_states(prepared, assembly, model, allocation.bits)  # k_c: s_mem,c = s_c 2^k_c
                 results.append(Result(assembly, model, allocation.noted(plan), allocation.trials))
     chosen = distilled(prepared, nearest_to_float(prepared, results))
     del results
-    give_back()
     warn_if_all_protected(chosen.assembly)
-    with frozen(prepared, chosen.model, chosen.plan):
+    with sparing(), frozen(prepared, chosen.model, chosen.plan):
         report = make_report(prepared, chosen.assembly, chosen.model, chosen.trials)  # evaluates f_q
     chosen.model.report = report
     return chosen.model

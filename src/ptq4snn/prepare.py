@@ -28,8 +28,9 @@ from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.discovery.twin import SAMPLES, exact_twin
 from ptq4snn.errors import CheckpointError, PTQ4SNNError, RecipeError, SilentNetworkWarning, UnsupportedModel
+from ptq4snn.heap import at_hand, give_back, sparing
 from ptq4snn.hints import hint
-from ptq4snn.memory import Portion, Room, at_hand, give_back
+from ptq4snn.memory import Portion, Room
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
@@ -265,16 +266,14 @@ def prepare(
     check_batch_axis(model, discovery.neurons, few, batch_axis)
     refuse_single_step(model, discovery)
     calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
-    give_back()
-    verify(original, discovery, first_samples(few, batch_axis, 2, 1))
-    give_back()
-    folded = fold(model, discovery)
-    leave_out(folded.model, FINISHES)
-    folded = exact_twin(folded, first_samples(first, batch_axis, SAMPLES, 2))
-    before = torch.get_rng_state()
-    readout = find_readout(folded.model, few, batch_axis)
-    drawn = not torch.equal(before, torch.get_rng_state())
-    give_back()
+    with sparing():
+        verify(original, discovery, first_samples(few, batch_axis, 2, 1))
+        folded = fold(model, discovery)
+        leave_out(folded.model, FINISHES)
+        folded = exact_twin(folded, first_samples(first, batch_axis, SAMPLES, 2))
+        before = torch.get_rng_state()
+        readout = find_readout(folded.model, few, batch_axis)
+        drawn = not torch.equal(before, torch.get_rng_state())
     stream = progress.track(calibration.stream(), calibration.expected(), OBSERVING)
     tracers = _tracers(calibration, folded, recipe) if team.size == 1 else None
     room = Room(batch_axis, _why_whole(excluded, drawn))

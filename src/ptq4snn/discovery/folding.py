@@ -30,7 +30,7 @@ from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import Compound, NeuronSpec, Shell, adapter_of
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
-from ptq4snn.memory import give_back
+from ptq4snn.heap import trim_behind
 from ptq4snn.numerics.nearest import input_scales
 from ptq4snn.numerics.scales import row_blocks
 
@@ -123,7 +123,6 @@ def fold_in_place(folded: nn.Module, discovery: Discovery) -> Folded:
         if bool((gain != 1).any()):
             for n in info.feeds:
                 specs[n] = replace(specs[n], gain=torch.ones_like(discovery.specs[n].gain))
-        give_back(weight.numel())
     carry_constants(folded, discovery.projections, {o.projection for o in discovery.outputs})
     leave_out(folded, ("position",), discovery.folded_calls)
     new: dict[str, nn.Module] = {n: left_of_norm(folded.get_submodule(n)) for n in discovery.norms}
@@ -255,7 +254,6 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
     expected, outputs = _spikes(original, discovery, firing, x)
     del original
     folded = fold_in_place(opened, discovery).model
-    give_back()
     try:
         found, folded_outputs = _spikes(folded, discovery, firing, x)
     except AttributeError as why:
@@ -360,7 +358,7 @@ def _spikes(
         def hook(_m: nn.Module, _args: Any, out: Any) -> None:
             first = out[0] if isinstance(out, (tuple, list)) else out
             seen.append((name, first.int() if name in counting else first.bool()))
-            give_back(first.numel())
+            trim_behind()
 
         return hook
 

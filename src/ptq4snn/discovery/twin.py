@@ -30,7 +30,6 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded, store_snapped
 from ptq4snn.discovery.info import ProjectionInfo
 from ptq4snn.discovery.walk import channel_axis
-from ptq4snn.memory import give_back
 from ptq4snn.numerics.powers import next_power
 from ptq4snn.numerics.scales import row_blocks
 
@@ -53,7 +52,6 @@ def exact_twin(folded: Folded, x: Tensor) -> Folded:
     every CPU.
     """
     found = {n: _reader(folded.projection(n), i) for n, i in folded.discovery.projections.items()}
-    give_back()
     handles = [folded.projection(n).register_forward_pre_hook(r.see) for n, r in found.items()]
     for name, reader in found.items():
         if isinstance(reader, RealReader):
@@ -111,7 +109,6 @@ class CountReader:
         if bool((needed > self.step).any()):
             self.step = torch.maximum(needed, self.step)
             self._snap(module)
-        give_back(args[0].numel())
 
     def _sums(self, module: nn.Module, x: Tensor) -> Tensor:
         """The largest partial sum [C] of an output in any order, a little too large, in units of the input.

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.memory import give_back
+from ptq4snn.heap import sparing
 from ptq4snn.modules.readout import mean_divergence
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def jittered_logits(prepared: Prepared) -> list[Tensor]:
     """Logits of the jittered float model on the samples that report, computed once. It takes a second copy of
     the weights, so it is best done before there are others."""
     if not prepared.cache.jittered and prepared.cache.noise is None:
-        with jittered(prepared.folded):
+        with sparing(), jittered(prepared.folded):
             prepared.cache.jittered = prepared.logits_of_float(prepared.reported)
-        give_back()
     return prepared.cache.jittered
