@@ -172,12 +172,12 @@ class RealReader:
         return self._in_doubles(module, x) if y is None else self._finished(module, y)
 
     def _finished(self, module: nn.Module, y: Tensor) -> Tensor:
-        """With the bias, in the type of the weight."""
+        """With the bias, in the type of the weight; y is fresh, and changed."""
         bias: Tensor | None = module.bias  # type: ignore[assignment]
         if bias is not None:
             shape = [1] * y.dim()
             shape[channel_axis(module)] = -1
-            y = y + bias.to(y).view(shape)
+            y = y.add_(bias.to(y).view(shape))
         weight: Tensor = module.weight  # type: ignore[assignment]
         return y.to(weight.dtype)
 
