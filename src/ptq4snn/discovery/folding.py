@@ -24,6 +24,7 @@ from ptq4snn.discovery.editing import ChannelAffine, edit_model, leave_out
 from ptq4snn.discovery.exclusion import advice, given_names
 from ptq4snn.discovery.info import NeuronInfo, Norm
 from ptq4snn.discovery.mirror import Mirror, norm_axis
+from ptq4snn.discovery.one_by_one import OneByOne
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, replace_modules
 from ptq4snn.discovery.walk import channel_axis
@@ -365,7 +366,8 @@ def _spikes(
     handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in firing]
     reset_neurons(model)
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), _wide(model, discovery, firing):
+        drawn, wide = torch.random.fork_rng(devices=[]), _wide(model, discovery, firing)
+        with torch.no_grad(), OneByOne(), drawn, wide:
             torch.manual_seed(0)  # an encoder that draws spikes must draw the same ones twice
             out = model(x)
     finally:
