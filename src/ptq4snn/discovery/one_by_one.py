@@ -1,5 +1,5 @@
-"""Convolutions in float64, one image at a time: torch copies the windows of all images that it is given, several
-times what they take themselves. In float32 oneDNN needs no such copy."""
+"""Convolutions in float64, one image at a time: torch copies the windows of all images that it is given,
+several times what they take themselves. In float32 oneDNN needs no such copy."""
 
 from __future__ import annotations
 
