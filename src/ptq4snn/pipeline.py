@@ -28,6 +28,7 @@ from ptq4snn.prepare import Prepared, check_overrides, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.rounding.widths import with_weight_widths
+from ptq4snn.stages import JUDGING
 from ptq4snn.tuning.correction import corrected_biases
 from ptq4snn.tuning.distillation import distil
 from ptq4snn.tuning.judging import judge
@@ -125,7 +126,8 @@ def nearest_to_float(prepared: Prepared, results: list[Result]) -> Result:
     """Of several results the one that comes nearest to the float model (allocation/search.py)."""
     if len(results) == 1:
         return results[0]
-    return results[preferred([judge(prepared, r.assembly, r.model, r.plan) for r in results])]
+    tracked = prepared.progress.track(results, len(results), JUDGING)
+    return results[preferred([judge(prepared, r.assembly, r.model, r.plan) for r in tracked])]
 
 
 def distilled(prepared: Prepared, chosen: Result) -> Result:
