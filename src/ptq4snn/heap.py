@@ -61,7 +61,7 @@ def trim_behind() -> None:
 @contextmanager
 def sparing() -> Iterator[None]:
     """For stages that hold more than the float network: inside, a tensor has pages of its own, which go back
-    when it is freed. New pages take time, a tenth of such a stage and more. Afterwards glibc keeps what is
+    when it is freed. New pages take time, a third of such a stage and more. Afterwards glibc keeps what is
     free as it does in any process that once freed a large tensor."""
     glibc = _glibc()
     if glibc is None or STATE.numbers < SMALL:
