@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from ptq4snn.assemble import Assembly
 from ptq4snn.errors import BundleError, ExactnessError, UnsupportedOperation
+from ptq4snn.heap import give_back
 from ptq4snn.lowering import lower
 from ptq4snn.memory import Portion
 from ptq4snn.modules.output_ends import finish
@@ -21,10 +22,12 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared, first_samples
+from ptq4snn.progress import stepping
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of
 from ptq4snn.runtime.native import available
 from ptq4snn.runtime.parameters import Model
+from ptq4snn.stages import BUILDING
 
 __all__ = ["build_model", "frozen"]
 
@@ -32,11 +35,14 @@ __all__ = ["build_model", "frozen"]
 def build_model(prepared: Prepared, assembly: Assembly) -> QuantizedModel:
     """The quantized model with all states at the budget, lowered, so that what is tried with it runs on the
     packed runtime. A model without a program works here as well."""
-    model = QuantizedModel(prepared.model, assembly.plan(assembly.uniform_bits()), assembly.integers())
-    try:
-        model.program = lower(model, prepared.sample, prepared.batch_axis)
-    except UnsupportedOperation as why:
-        model.not_lowered = str(why)
+    with stepping(prepared.progress, 2, BUILDING) as advance:
+        model = QuantizedModel(prepared.model, assembly.plan(assembly.uniform_bits()), assembly.integers())
+        advance()
+        try:
+            model.program = lower(model, prepared.sample, prepared.batch_axis)
+        except UnsupportedOperation as why:
+            model.not_lowered = str(why)
+        advance()
     return model
 
 
@@ -46,6 +52,7 @@ def frozen(prepared: Prepared, model: QuantizedModel, plan: Plan) -> Iterator[No
     program is compared with at the end, so that the simulation need not run for the proof alone."""
     model.use(plan)
     proven = prove_bounds(model)
+    give_back()
     call = FirstCall()
     handle = model.register_forward_hook(call)
     try:

@@ -7,15 +7,11 @@ otherwise is held back until the batch is whole. So the bits are the same, only 
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from ptq4snn.errors import MemoryWarning, OutOfMemory
@@ -23,60 +19,14 @@ from ptq4snn.errors import MemoryWarning, OutOfMemory
 if TYPE_CHECKING:  # bundles are run without torch
     from torch import Tensor
 
-__all__ = ["Portion", "Room", "Undo", "at_hand", "give_back", "in_words", "ran_out"]
+__all__ = ["Portion", "Room", "Undo", "in_words", "ran_out"]
 
 T = TypeVar("T")
-LARGE = 2**21  # numbers of a tensor; below, taking memory again costs more than it saves
-SMALL = 2**23  # numbers of a network's weights and of its widest neuron's spikes; below, likewise
-SELDOM = 20  # times longer than it takes to give memory back, nobody does it behind a layer
 Undo = Callable[[], None]
 SAID = (  # by torch's allocators, oneDNN and C++; none of them has an exception of its own on a CPU
     "can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "Cannot allocate memory",
     "could not create a memory object", "could not create a primitive",
 )  # fmt: skip
-
-
-@dataclass
-class _Pace:
-    """When memory is next given back: taking it again costs time, too."""
-
-    after: float = 0.0  # by the clock, behind a layer
-    numbers: int = SMALL  # of the network at hand, as `SMALL` counts them
-
-    def slow(self, seconds: float) -> None:
-        self.after = time.monotonic() + SELDOM * seconds
-
-
-PACE = _Pace()
-
-
-def at_hand(numbers: int) -> None:
-    """Between stages of a network of so many numbers memory is given back, or is not worth it."""
-    PACE.numbers = numbers
-
-
-def give_back(made: int | None = None) -> None:
-    """Between two stages, or behind a layer that `made` so many numbers, if that is worth it: what is free
-    goes back to the system. The C library keeps it, in pieces that lie between what is used, and what comes
-    next, whose tensors have other sizes, would take new memory beside."""
-    trim, began = _trim(), time.monotonic()
-    due = made is None or (made >= LARGE and began >= PACE.after)
-    if trim is None or not due or PACE.numbers < SMALL:
-        return
-    trim(0)
-    PACE.slow(time.monotonic() - began)
-
-
-@cache
-def _trim() -> Callable[[int], int] | None:
-    """glibc's malloc_trim; other systems do it by themselves, or not at all."""
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):
-        return None
-    return found
 
 
 class Told(OutOfMemory):

@@ -21,13 +21,14 @@ from ptq4snn.evaluation.neurobench import footprint
 from ptq4snn.evaluation.noise import jittered_logits
 from ptq4snn.evaluation.report import make_report
 from ptq4snn.freezing import build_model, frozen
-from ptq4snn.memory import give_back
+from ptq4snn.heap import give_back, sparing
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.prepare import Prepared, check_overrides, prepare
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.rounding.widths import with_weight_widths
+from ptq4snn.stages import JUDGING
 from ptq4snn.tuning.correction import corrected_biases
 from ptq4snn.tuning.distillation import distil
 from ptq4snn.tuning.judging import judge
@@ -53,17 +54,16 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
     for scaled, given in scalings(prepared, recipe):  # s_w,c; a joint search brings the b_c it was made under
         lattice = rounded(prepared, scaled)  # weights to integers
         give_back()
-        model = build_model(prepared, Assembly(lattice))  # f_q
-        give_back()
+        with sparing():
+            model = build_model(prepared, Assembly(lattice))  # f_q
         for assembly in assemblies(prepared, lattice):  # by what a good k_c is: squared error, replay, both
             for allocation in given or allocations(prepared, assembly, model):  # scores, then b_c
                 plan = tune_states(prepared, assembly, model, allocation.bits)  # k_c: s_mem,c = s_c 2^k_c
                 results.append(Result(assembly, model, allocation.noted(plan), allocation.trials))
     chosen = distilled(prepared, nearest_to_float(prepared, results))
     del results
-    give_back()
     warn_if_all_protected(chosen.assembly)
-    with frozen(prepared, chosen.model, chosen.plan):
+    with sparing(), frozen(prepared, chosen.model, chosen.plan):
         report = make_report(prepared, chosen.assembly, chosen.model, chosen.trials)  # evaluates f_q
     chosen.model.report = report
     return chosen.model
@@ -126,7 +126,8 @@ def nearest_to_float(prepared: Prepared, results: list[Result]) -> Result:
     """Of several results the one that comes nearest to the float model (allocation/search.py)."""
     if len(results) == 1:
         return results[0]
-    return results[preferred([judge(prepared, r.assembly, r.model, r.plan) for r in results])]
+    tracked = prepared.progress.track(results, len(results), JUDGING)
+    return results[preferred([judge(prepared, r.assembly, r.model, r.plan) for r in tracked])]
 
 
 def distilled(prepared: Prepared, chosen: Result) -> Result:

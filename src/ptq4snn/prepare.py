@@ -28,8 +28,9 @@ from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.discovery.twin import SAMPLES, exact_twin
 from ptq4snn.errors import CheckpointError, PTQ4SNNError, RecipeError, SilentNetworkWarning, UnsupportedModel
+from ptq4snn.heap import at_hand, give_back, sparing
 from ptq4snn.hints import hint
-from ptq4snn.memory import Portion, Room, at_hand, give_back
+from ptq4snn.memory import Portion, Room
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.readout import Readout, find_readout, mean_divergence, same_draws
 from ptq4snn.modules.running import fastest
@@ -40,9 +41,9 @@ from ptq4snn.observation.observe import Observation, observe
 from ptq4snn.observation.reliability import Sensitivity
 from ptq4snn.observation.traces import SAMPLES as SAMPLED
 from ptq4snn.observation.traces import Trace
-from ptq4snn.progress import Progress, Silent
+from ptq4snn.progress import Progress, Silent, stepping
 from ptq4snn.recipe import Recipe
-from ptq4snn.stages import OBSERVING
+from ptq4snn.stages import OBSERVING, READING
 from ptq4snn.team import SOLO, Team
 
 if TYPE_CHECKING:
@@ -252,29 +253,32 @@ def prepare(
     first = calibration.open()
     first = calibration.cast(input_type(original, first.narrow(batch_axis, 0, 1)))
     few = first.narrow(batch_axis, 0, min(2, first.shape[batch_axis]))
-    refuse_unbatched(model, few, batch_axis)
-    refuse_forgetful(model, few, batch_axis)
-    batches = [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1), first]
-    bake(model, batches)
-    limit_counts(model, first)
-    discovery = discover(model, few, batch_axis, excluded)
-    at_hand(_numbers(model, discovery, first.shape[batch_axis]))
-    give_back()
-    if discovery.edits:  # what an edited call computes with must not hang on the sample
+    with stepping(progress, 4, READING) as advance:
+        refuse_unbatched(model, few, batch_axis)
+        refuse_forgetful(model, few, batch_axis)
+        batches = [few, first.narrow(batch_axis, first.shape[batch_axis] - 1, 1), first]
         bake(model, batches)
-    check_batch_axis(model, discovery.neurons, few, batch_axis)
-    refuse_single_step(model, discovery)
-    calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
-    give_back()
-    verify(original, discovery, first_samples(few, batch_axis, 2, 1))
-    give_back()
-    folded = fold(model, discovery)
-    leave_out(folded.model, FINISHES)
-    folded = exact_twin(folded, first_samples(first, batch_axis, SAMPLES, 2))
-    before = torch.get_rng_state()
-    readout = find_readout(folded.model, few, batch_axis)
-    drawn = not torch.equal(before, torch.get_rng_state())
-    give_back()
+        limit_counts(model, first)
+        discovery = discover(model, few, batch_axis, excluded)
+        advance()
+        at_hand(_numbers(model, discovery, first.shape[batch_axis]))
+        give_back()
+        if discovery.edits:  # what an edited call computes with must not hang on the sample
+            bake(model, batches)
+        check_batch_axis(model, discovery.neurons, few, batch_axis)
+        refuse_single_step(model, discovery)
+        calibration.of_steps(max(n.steps for n in discovery.neurons.values()))
+        with sparing():
+            verify(original, discovery, first_samples(few, batch_axis, 2, 1))
+            advance()
+            folded = fold(model, discovery)
+            leave_out(folded.model, FINISHES)
+            folded = exact_twin(folded, first_samples(first, batch_axis, SAMPLES, 2))
+            advance()
+            before = torch.get_rng_state()
+            readout = find_readout(folded.model, few, batch_axis)
+            drawn = not torch.equal(before, torch.get_rng_state())
+        advance()
     stream = progress.track(calibration.stream(), calibration.expected(), OBSERVING)
     tracers = _tracers(calibration, folded, recipe) if team.size == 1 else None
     room = Room(batch_axis, _why_whole(excluded, drawn))

@@ -13,10 +13,14 @@ from ptq4snn.recipe import Recipe
 from ptq4snn.words import ITERATED
 
 __all__ = [
+    "BUILDING",
     "CHOOSING_WIDTHS",
     "COMPARING",
     "DISTILLING",
+    "JUDGING",
+    "NOISE",
     "OBSERVING",
+    "READING",
     "ROUNDING",
     "SEARCHING",
     "SENSITIVITY",
@@ -24,12 +28,16 @@ __all__ = [
     "expected_stages",
 ]  # fmt: skip
 
+READING = "reading the model"
 OBSERVING = "observing the float model"
+NOISE = "measuring the noise floor"
 CHOOSING_WIDTHS = "widths of weights"
 ROUNDING = "rounding weights"
+BUILDING = "building the program"
 SENSITIVITY = "measuring sensitivity"
 SEARCHING = "searching (beta, P)"
 TUNING = "tuning states"
+JUDGING = "choosing by outputs"
 DISTILLING = "distilling"
 COMPARING = "comparing with float"
 
@@ -41,14 +49,18 @@ def expected_stages(recipe: Recipe) -> Mapping[str, float]:
     """Each stage of the recipe with its float passes, in their order."""
     scored = recipe.allocation == "mpba"
     costs = {
-        OBSERVING: 2.0,
+        READING: 0.5,
+        OBSERVING: 1.0,
+        NOISE: 0.4,
         CHOOSING_WIDTHS: 1.5 * recipe.mixes_weights,
         ROUNDING: _rounding(recipe),
+        BUILDING: 0.4,
         SENSITIVITY: 2.5 * scored,
         SEARCHING: 2.0 * scored,
-        TUNING: 1.0 * (recipe.objective != "squared_error"),
+        TUNING: 1.2 * (recipe.objective != "squared_error"),
+        JUDGING: 0.5 * (recipe.objective == "auto"),
         DISTILLING: A_STEP_OF_DISTILLATION * recipe.distillation,
-        COMPARING: 0.5,
+        COMPARING: 1.3,
     }
     return {name: cost for name, cost in costs.items() if cost}
 
@@ -56,4 +68,4 @@ def expected_stages(recipe: Recipe) -> Mapping[str, float]:
 def _rounding(recipe: Recipe) -> float:
     if recipe.weights is None or recipe.rounding == "nearest":
         return 0.0
-    return A_STEP_OF_RECONSTRUCTION * recipe.iterations if recipe.rounding in ITERATED else 2.0
+    return A_STEP_OF_RECONSTRUCTION * recipe.iterations if recipe.rounding in ITERATED else 3.0

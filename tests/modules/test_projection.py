@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ptq4snn.modules import projection
 from ptq4snn.modules.carrier import Clock, StreamTensor
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.network.plan import InputPlan, ProjectionPlan, RescalePlan
@@ -325,3 +326,37 @@ def test_float_weights_are_not_rounded() -> None:
     expected = [8 * (0.3 - 1.4 + 4.5) + 0.25, 8 * (0.1 + 0.4 + 0.9) - 0.5]
     assert found[0].tolist() == pytest.approx(expected, rel=1e-12)
     assert math.isclose(found[0, 0].item() % 1, expected[0] % 1, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("role", ["pair", "output"])  # float32 and float64
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [(nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2), (2, 4, 7, 7)), (nn.Linear(5, 3), (2, 3, 5))],
+)
+def test_many_weights_are_kept_in_eight_bits(
+    module: nn.Module, shape: tuple[int, ...], role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    floats, weight, bias = make(module, bits=8, role=role)
+    monkeypatch.setattr(projection, "MANY", weight.numel())
+    integers = weight.to(torch.int8)
+    packed = QuantProjection(module, floats.plan, integers, bias.double(), Clock(), 4)
+    inner: Any = packed.inner
+    assert inner.weight.dtype == torch.int8 and inner.weight.data_ptr() == integers.data_ptr()
+    x = torch.randint(0, 3, shape).float()
+    with torch.no_grad():
+        assert torch.equal(packed(x), floats(x)) and packed(x).dtype == floats(x).dtype
+    assert torch.equal(packed.weight, floats.weight)  # type: ignore[arg-type]
+    assert inner.weight.dtype == torch.int8  # the floats of a call are gone
+    few = QuantProjection(module, floats.plan, integers[:, :1], bias.double(), Clock(), 4)
+    assert few.inner.weight.is_floating_point()  # type: ignore[operator]
+
+
+def test_a_border_map_of_weights_in_eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = nn.Conv2d(2, 3, 3, padding=1)
+    read = InputPlan((0.5, 0.25), (0, 0), (3 * 2**16, 5 * 2**16))
+    floats, weight, bias = make(module, role="pair", input=read)
+    monkeypatch.setattr(projection, "MANY", 1)
+    packed = QuantProjection(module, floats.plan, weight.to(torch.int8), bias.double(), Clock(), 4)
+    x = torch.rand(2, 2, 5, 5)
+    with torch.no_grad():
+        assert torch.equal(packed(x), floats(x))

@@ -24,14 +24,16 @@ from ptq4snn.discovery.editing import ChannelAffine, edit_model, leave_out
 from ptq4snn.discovery.exclusion import advice, given_names
 from ptq4snn.discovery.info import NeuronInfo, Norm
 from ptq4snn.discovery.mirror import Mirror, norm_axis
+from ptq4snn.discovery.one_by_one import OneByOne
 from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.surgery import copy_model, replace_modules
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.errors import FoldingError, UnsupportedOperation
 from ptq4snn.frameworks import Compound, NeuronSpec, Shell, adapter_of
 from ptq4snn.frameworks.core import FloatCore, NeuronCore
-from ptq4snn.memory import give_back
+from ptq4snn.heap import trim_behind
 from ptq4snn.numerics.nearest import input_scales
+from ptq4snn.numerics.scales import row_blocks
 
 __all__ = ["Folded", "Grid", "fold", "store_snapped", "verify"]
 
@@ -232,7 +234,8 @@ def store_snapped(module: nn.Module, weight: Tensor, bias: Tensor | None, grid: 
     if grid is not None:
         step, unit = grid[0].to(weight.device), grid[1]
         rows = step.view(-1, *[1] * (weight.dim() - 1))
-        weight = (weight.double() / rows).round() * rows
+        blocks = zip(row_blocks(weight, weight), row_blocks(rows, weight), strict=True)
+        weight = torch.cat([(w.double() / r).round_().mul_(r).to(like) for w, r in blocks])
         bias = None if bias is None else (bias.to(step) / (step * unit)).round() * (step * unit)
     module.weight = nn.Parameter(weight.to(like), requires_grad=False)
     if bias is not None:
@@ -252,7 +255,6 @@ def verify(model: nn.Module, discovery: Discovery, x: Tensor) -> None:
     expected, outputs = _spikes(original, discovery, firing, x)
     del original
     folded = fold_in_place(opened, discovery).model
-    give_back()
     try:
         found, folded_outputs = _spikes(folded, discovery, firing, x)
     except AttributeError as why:
@@ -357,14 +359,15 @@ def _spikes(
         def hook(_m: nn.Module, _args: Any, out: Any) -> None:
             first = out[0] if isinstance(out, (tuple, list)) else out
             seen.append((name, first.int() if name in counting else first.bool()))
-            give_back(first.numel())
+            trim_behind()
 
         return hook
 
     handles = [model.get_submodule(n).register_forward_hook(note(n)) for n in firing]
     reset_neurons(model)
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), _wide(model, discovery, firing):
+        drawn, wide = torch.random.fork_rng(devices=[]), _wide(model, discovery, firing)
+        with torch.no_grad(), OneByOne(), drawn, wide:
             torch.manual_seed(0)  # an encoder that draws spikes must draw the same ones twice
             out = model(x)
     finally:

@@ -17,6 +17,7 @@ large. What is left between projections is elementwise, and rounded alike everyw
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import frexp, inf, isfinite
 from typing import Any
@@ -29,8 +30,8 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded, store_snapped
 from ptq4snn.discovery.info import ProjectionInfo
 from ptq4snn.discovery.walk import channel_axis
-from ptq4snn.memory import give_back
 from ptq4snn.numerics.powers import next_power
+from ptq4snn.numerics.scales import row_blocks
 
 __all__ = ["SAMPLES", "exact_twin"]
 
@@ -108,7 +109,6 @@ class CountReader:
         if bool((needed > self.step).any()):
             self.step = torch.maximum(needed, self.step)
             self._snap(module)
-        give_back(args[0].numel())
 
     def _sums(self, module: nn.Module, x: Tensor) -> Tensor:
         """The largest partial sum [C] of an output in any order, a little too large, in units of the input.
@@ -116,13 +116,16 @@ class CountReader:
         It is made of integers below 2^24, and hence exact itself.
         """
         fine = next_power(self.largest * self.reach) / 2 ** (SINGLE - 2)
-        rows = self.weight.double() / fine.view(-1, *[1] * (self.weight.dim() - 1))
-        counts = (x.detach() / self.unit).abs()
+        shape = [-1, *[1] * (self.weight.dim() - 1)]
+        blocks = list(
+            zip(row_blocks(self.weight, self.weight), row_blocks(fine.view(shape), self.weight), strict=True)
+        )
         sums = []
-        for side in (rows, -rows):
-            out = _apply(module, counts, side.clamp_min(0).ceil().to(x.dtype))
-            others = [d for d in range(out.dim()) if d != channel_axis(module) % out.dim()]
-            sums.append(out.amax(others).double() if others else out.double())
+        for sign in (1.0, -1.0):
+            side = torch.cat([(w.double() / (sign * f)).clamp_min_(0).ceil_().to(x.dtype) for w, f in blocks])
+            outputs = (_apply(module, (p / self.unit).abs_(), side) for p in _parts(module, x.detach()))
+            tops = [y.movedim(channel_axis(module), 0).flatten(1).amax(1) for y in outputs]
+            sums.append(torch.stack(tops).amax(0).double())
         largest: Tensor = sums[0] + sums[1] if self.signed else torch.maximum(sums[0], sums[1])
         found: Tensor = largest * fine
         return found
@@ -134,7 +137,7 @@ class CountReader:
         return steps
 
     def _snap(self, module: nn.Module) -> None:
-        store_snapped(module, self.weight.double(), self.bias, (self.step, self.unit))
+        store_snapped(module, self.weight, self.bias, (self.step, self.unit))
 
 
 class ExactForward:
@@ -166,12 +169,15 @@ class RealReader:
     def output(self, module: nn.Module, x: Tensor) -> Tensor:
         """What the projection makes of x, bias included."""
         y = self._of_whole_numbers(module, x) if self.whole else None
-        y = self._in_doubles(module, x) if y is None else y
+        return self._in_doubles(module, x) if y is None else self._finished(module, y)
+
+    def _finished(self, module: nn.Module, y: Tensor) -> Tensor:
+        """With the bias, in the type of the weight; y is fresh, and changed."""
         bias: Tensor | None = module.bias  # type: ignore[assignment]
         if bias is not None:
             shape = [1] * y.dim()
             shape[channel_axis(module)] = -1
-            y = y + bias.to(y).view(shape)
+            y = y.add_(bias.to(y).view(shape))
         weight: Tensor = module.weight  # type: ignore[assignment]
         return y.to(weight.dtype)
 
@@ -181,11 +187,12 @@ class RealReader:
         rows = weight.double().flatten(1)
         step = next_power(rows.abs().amax(1) * rows.shape[1]) / 2**WEIGHT_BITS
         x_step = top / 2**INPUT_BITS
-        return _apply(
-            module,
-            (x.double() / x_step).round() * x_step,
-            ((rows / step[:, None]).round() * step[:, None]).view_as(weight),
+        rounded = (rows / step[:, None]).round_().mul_(step[:, None]).view_as(weight)
+        made = (
+            self._finished(module, _apply(module, (part.double() / x_step).round_().mul_(x_step), rounded))
+            for part in _parts(module, x)
         )
+        return _joined(module, x, made)
 
     def _of_whole_numbers(self, module: nn.Module, x: Tensor) -> Tensor | None:
         """Counts of events: the weight as two integers, each so short that float32 holds all sums; None where
@@ -207,22 +214,37 @@ class RealReader:
     def _added(self, module: nn.Module, x: Tensor, pieces: list[Tensor], steps: list[Tensor]) -> Tensor:
         """sum_i steps_i (W_i x), some samples at a time: what is in between stays in the cache."""
         axis, weight = channel_axis(module), pieces[0]
-        lead = x.shape[: x.dim() - max(1, weight.dim() - 1)]
-        flat = x.reshape(-1, *x.shape[len(lead) :])
         if getattr(module, "groups", 1) == 1:  # both at once: they read the same
             pieces = [torch.cat(pieces)]
         worth = [s.view(-1, *[1] * (-axis - 1)) for s in steps]
-        made = None
-        size = max(1, PART // (len(weight) * max(1, flat[0].numel() // flat.shape[axis])))
-        for i, part in enumerate(flat.split(size)):
-            part = _channels_last(part, weight.dim())
-            sums = [_apply(module, part, piece) for piece in pieces]
+
+        def made(part: Tensor) -> Tensor:
+            sums = [_apply(module, _channels_last(part, weight.dim()), piece) for piece in pieces]
             first, second = sums[0].chunk(2, axis) if len(sums) == 1 else sums
-            y = (first * worth[0]).add_(second * worth[1])
-            made = y.new_empty(len(flat), *y.shape[1:]) if made is None else made
-            made[i * size : i * size + len(y)] = y
-        assert made is not None
-        return made.view(*lead, *made.shape[1:])
+            return (first * worth[0]).add_(second * worth[1])
+
+        return _joined(module, x, map(made, _parts(module, x)))
+
+
+def _parts(module: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
+    """x in parts of some samples [n, ...]: what is made of one stays in the cache, and is not much."""
+    weight: Tensor = module.weight  # type: ignore[assignment]
+    flat = x.reshape(-1, *x.shape[-max(1, weight.dim() - 1) :])
+    size = PART // (len(weight) * max(1, flat.shape[1:].numel() // flat.shape[channel_axis(module)]))
+    found: tuple[Tensor, ...] = flat.split(max(1, size))
+    return found
+
+
+def _joined(module: nn.Module, x: Tensor, outputs: Iterable[Tensor]) -> Tensor:
+    """What was made of the parts of x, one behind the other in the place of x's samples."""
+    weight: Tensor = module.weight  # type: ignore[assignment]
+    lead = x.shape[: -max(1, weight.dim() - 1)]
+    made, at = x, 0
+    for y in outputs:
+        made = y.new_empty(lead.numel(), *y.shape[1:]) if at == 0 else made
+        made[at : at + len(y)] = y
+        at += len(y)
+    return made.view(*lead, *made.shape[1:])
 
 
 def _whole(x: Tensor) -> bool:

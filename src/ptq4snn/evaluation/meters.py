@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.discovery.info import NeuronInfo
-from ptq4snn.memory import Undo, give_back
+from ptq4snn.heap import trim_behind
+from ptq4snn.memory import Undo
 from ptq4snn.modules.carrier import plain
 from ptq4snn.modules.integer import IntegerCore
 
@@ -188,7 +189,8 @@ class NeuronMeter:
 
     def after(self, x: Tensor, h: Tensor, s: Tensor, v: Tensor, t: int) -> None:
         t = self._step(s, t)
-        give_back(s.numel() * self.info.steps if t == 0 else 0)
+        if t == 0:
+            trim_behind()
         self._fired("after", s, t)
         if self.info.carries_state:
             clipped = self.core.clipped(h, s).flatten(1).sum(1)  # whole numbers of one sample: exact

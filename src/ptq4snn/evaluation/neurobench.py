@@ -26,7 +26,8 @@ from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.surgery import copy_model
 from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.evaluation.fidelity import Fidelity
-from ptq4snn.memory import Undo, give_back
+from ptq4snn.heap import sparing
+from ptq4snn.memory import Undo
 from ptq4snn.modules.carrier import plain
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.modules.quantized import QuantizedModel
@@ -172,8 +173,8 @@ def footprint(prepared: Prepared) -> int:
     """Bytes of parameters and buffers, without buffers that hold a state: their size is that of the batch.
     Found once, best before there is more than the float network in memory."""
     if prepared.cache.footprint is None:
-        prepared.cache.footprint = _footprint(prepared)
-        give_back()
+        with sparing():
+            prepared.cache.footprint = _footprint(prepared)
     return prepared.cache.footprint
 
 

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.memory import give_back
+from ptq4snn.heap import sparing
 from ptq4snn.modules.readout import mean_divergence
+from ptq4snn.progress import stepping
+from ptq4snn.stages import NOISE
 
 if TYPE_CHECKING:
     from ptq4snn.prepare import Prepared
@@ -58,7 +60,7 @@ def jittered_logits(prepared: Prepared) -> list[Tensor]:
     """Logits of the jittered float model on the samples that report, computed once. It takes a second copy of
     the weights, so it is best done before there are others."""
     if not prepared.cache.jittered and prepared.cache.noise is None:
-        with jittered(prepared.folded):
+        with stepping(prepared.progress, 1, NOISE) as advance, sparing(), jittered(prepared.folded):
             prepared.cache.jittered = prepared.logits_of_float(prepared.reported)
-        give_back()
+            advance()
     return prepared.cache.jittered

@@ -20,7 +20,6 @@ from ptq4snn.evaluation.figure_sources import make_figures
 from ptq4snn.evaluation.neurobench import counted, neurobench_counts
 from ptq4snn.evaluation.noise import noise_floor
 from ptq4snn.evaluation.rows import neuron_row, projection_row
-from ptq4snn.memory import give_back
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.observation.reliability import Reliability
@@ -45,16 +44,13 @@ def make_report(prepared: Prepared, assembly: Assembly, model: QuantizedModel, t
     """Compare float and quantized model on the samples that report and count what the plan costs."""
     with counted(prepared, model) as meters:
         found = compare(prepared, model, [*meters[0].values(), *meters[1].values()])
-    give_back()
     plan, d = model.plan, prepared.folded.discovery
     sizes = {n: p.weight.kept.numel() for n, p in assembly.lattice.projections.items()}
     cost = plan_cost(plan, sizes, stream_bytes(d), model.program)
     dead = dead_columns(prepared, assembly.lattice, assembly.recipe)
     stages = stages_of(d.neurons)
     summary = _summary(prepared, assembly, plan, found, cost)
-    give_back()
     summary["neurobench"] = neurobench_counts(prepared, plan, meters, found, cost)
-    give_back()
     report: Report = {
         "summary": summary,
         "neurons": [neuron_row(plan.neurons[n], found.neurons[n], stages[n]) for n in d.neurons],

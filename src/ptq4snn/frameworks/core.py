@@ -66,11 +66,18 @@ class NeuronCore(nn.Module):
 
     def run(self, x: Tensor, v: Tensor | None, t: int = 0) -> tuple[Tensor, Tensor | None]:
         """A whole sequence x[T, B, ...]: spikes [T, B, ...] and the last state."""
-        spikes = []
+        if torch.is_grad_enabled() or not len(x):
+            steps = []
+            for i, x_t in enumerate(x.unbind(0)):
+                s, v, _ = self.step(x_t, v, t + i)
+                steps.append(s)
+            return torch.stack(steps), v
+        spikes = x
         for i, x_t in enumerate(x.unbind(0)):
             s, v, _ = self.step(x_t, v, t + i)
-            spikes.append(s)
-        return torch.stack(spikes), v
+            spikes = s.new_empty(len(x), *s.shape) if i == 0 else spikes  # stacking would hold them twice
+            spikes[i] = s
+        return spikes, v
 
 
 class FloatCore(NeuronCore):

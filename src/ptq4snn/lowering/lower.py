@@ -16,6 +16,7 @@ from ptq4snn.discovery.record import FACTORIES, FILLED, record
 from ptq4snn.errors import UnsupportedOperation, first_line
 from ptq4snn.frameworks import Shell
 from ptq4snn.frameworks.compound import Before
+from ptq4snn.heap import trim_behind
 from ptq4snn.lowering import logic, lower_arithmetic, lower_pooling, lower_shaping, products
 from ptq4snn.lowering.builder import Builder
 from ptq4snn.lowering.delays import Loop, close_loops, lower_before
@@ -27,7 +28,6 @@ from ptq4snn.lowering.ordering import ordered
 from ptq4snn.lowering.projections import lower_mirror, lower_projection
 from ptq4snn.lowering.tracked import INPUT, Constant, Fact, Refused, Tracked
 from ptq4snn.lowering.trimming import trimmed
-from ptq4snn.memory import give_back
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.network.program import Input, Program, Value
 from ptq4snn.numerics.device import exact_arithmetic
@@ -76,7 +76,6 @@ def lower(q: QuantizedModel, sample: Tensor, batch_axis: int = 0) -> Program:
             graph, _ = record(q.model, sample, classify)
     finally:
         q.reset_state()
-    give_back()
     return _lower(q, graph, tuple(sample.shape), batch_axis)
 
 
@@ -154,7 +153,7 @@ class Lowering:
             for value in unread:  # numbers are as large as the tensors: free them
                 self.facts.pop(value, None)
             if node.kind in MODULES:
-                give_back(prod(self.graph.values[node.outputs[0]].shape))
+                trim_behind()
         self.at = len(self.graph.nodes)
         self._check_steps()
         try:

@@ -19,6 +19,8 @@ from ptq4snn.numerics.limits import EXACT_FLOAT32, ZERO_FRACTION_BITS
 
 __all__ = ["InputQuantizer", "QuantProjection"]
 
+MANY = 2**18  # numbers of a weight; fewer take little memory as floats
+
 
 def along(values: Tensor, axis: int) -> Tensor:
     """A vector shaped to lie along `axis` (counted from the end)."""
@@ -47,7 +49,8 @@ class InputQuantizer(nn.Module):
 class QuantProjection(nn.Module):
     """The framework's own module with integer weights inside: 5-D inputs, groups, padding stay its business.
 
-    The weights are stored shifted by F, so the module's own bias is bq and nothing is added outside.
+    The module is given weights shifted by F, so its own bias is bq and nothing is added outside. Few of them
+    are kept as it needs them; many in eight bits a number, and made floats for each call.
     """
 
     coefficient: Tensor | None
@@ -61,9 +64,11 @@ class QuantProjection(nn.Module):
         self.axis = channel_axis(module)
         # the classifier's integers are summed over time by the model's own code: float64 keeps them exact
         self.wide = plan.bound >= EXACT_FLOAT32 or plan.bits is None or plan.role == "output"
-        dtype = torch.float64 if self.wide else torch.float32
-        self.inner = copy.deepcopy(module)
-        self.inner.weight = nn.Parameter((weight.double() * 2.0**plan.shift).to(dtype), requires_grad=False)
+        self.carrier = dtype = torch.float64 if self.wide else torch.float32
+        self.inner = copy.deepcopy(module, {id(p): p for p in module.parameters()})  # others take their place
+        packed = weight.dtype == torch.int8 and weight.numel() >= MANY
+        kept = weight if packed else self._shifted(weight)
+        self.inner.weight = nn.Parameter(kept, requires_grad=False)
         self.quantizer = InputQuantizer(plan.input, self.axis) if plan.input is not None else None
         self.has_map = bool(plan.places) or (plan.input is not None and any(plan.input.zeros))
         own = None if self.has_map else nn.Parameter(bias.to(dtype), requires_grad=False)
@@ -83,12 +88,24 @@ class QuantProjection(nn.Module):
         """What the user's forward may ask a layer: its settings, and the weight in real numbers."""
         modules = self.__dict__.get("_modules", {})
         if name == "weight" and "inner" in modules:
-            real = modules["inner"].weight.double() * 2.0**-self.plan.shift
+            real = self.with_floats().weight.double() * 2.0**-self.plan.shift
             scales = torch.tensor(self.plan.scales, dtype=torch.float64, device=real.device)
             return (real * scales.view(-1, *[1] * (real.dim() - 1))).float()
         if "inner" in modules and name in vars(modules["inner"]) and not name.startswith("_"):
             return vars(modules["inner"])[name]  # in_features, stride ...
         return super().__getattr__(name)
+
+    def _shifted(self, integers: Tensor) -> Tensor:
+        return integers.to(self.carrier, copy=True).mul_(2.0**self.plan.shift)
+
+    def with_floats(self) -> Any:
+        """The framework's module with the weight as it computes with it."""
+        weight: Tensor = self.inner.weight  # type: ignore[assignment]
+        if weight.is_floating_point():
+            return self.inner
+        inner = copy.copy(self.inner)  # the module itself stays as it is: another thread may run it
+        inner._parameters = {**inner._parameters, "weight": nn.Parameter(self._shifted(weight), False)}
+        return inner
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> QuantProjection:
         """On another device the maps are made again."""
@@ -127,7 +144,7 @@ class QuantProjection(nn.Module):
     def _inside(self, x: Tensor, key: tuple[int, ...]) -> Tensor:
         """Sum over the taps inside the image of Wq z [C, ...]."""
         assert self.quantizer is not None
-        inner = copy.deepcopy(self.inner).double()
+        inner = copy.deepcopy(self.with_floats()).double()
         zero = self.quantizer.inside.expand(*[1] * (x.dim() - len(key)), *key)
         with torch.no_grad():
             inside: Tensor = inner(zero.contiguous())
@@ -136,8 +153,7 @@ class QuantProjection(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         refuse_autocast(x.device)
         p = self.integers(x)
-        weight: Tensor = self.inner.weight  # type: ignore[assignment]
-        y: Tensor = self.inner(p.to(weight.dtype))
+        y: Tensor = self.with_floats()(p.to(self.carrier))
         if self.has_map:
             y = y + self.border_map(p).to(y.dtype)
         if self.plan.over_time and self.clock.steps != self.steps:

@@ -88,7 +88,7 @@ class QuantizedModel(nn.Module):
         for name, p in plan.projections.items():
             ints = integers[name]
             module = self.model.get_submodule(name)
-            new[name] = QuantProjection(module, p, ints.weight, ints.bias, self.clock, plan.steps)
+            new[name] = QuantProjection(module, p, ints.kept, ints.bias, self.clock, plan.steps)
         for name, n in plan.neurons.items():
             neuron = self.model.get_submodule(name)
             adapter = adapter_of(neuron)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.memory import give_back
+from ptq4snn.heap import give_back
 from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.output_ends import unfinished
 from ptq4snn.modules.quantized import QuantizedModel
