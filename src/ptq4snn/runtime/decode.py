@@ -42,8 +42,7 @@ class Decoder:
         x: Array = y[-1] if self.timed and self.out.time_axis is None else y  # a readout is of the last step
         x = x if self.head is None else self._at_steps(x, total)
         lead = x.shape[: x.ndim - 2]
-        x = x.reshape(*lead, -1)
-        x = x if self.index is None else x[..., self.index]
+        x = x if self.index is None else x.reshape(*lead, -1)[..., self.index]
         x = x.reshape(*lead, *self.out.shape).astype(self.out.dtype)
         for kind, *by in self.out.scalings:
             x = _scaled(x, kind, float(by[0]) if by else float(total))

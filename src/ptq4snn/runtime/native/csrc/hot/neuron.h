@@ -28,7 +28,7 @@ static inline Way way_of(const Neuron& n, const NeuronOut& out) {
 template <class X, bool Hard>
 static void neuron_choose(const NeuronCall& call, const Currents<X>& x, int unit, Way way) {
   if (way == Way::Float)
-    return call.v.data ? neuron_float<X, Hard, true>(call, x, unit) : neuron_float<X, Hard, false>(call, x, unit);
+    return call.v.any() ? neuron_float<X, Hard, true>(call, x, unit) : neuron_float<X, Hard, false>(call, x, unit);
   if (call.n.dither) {
     way == Way::Plain ? neuron_unit<X, Hard, Form::Plain, true>(call, x, unit)
                       : neuron_unit<X, Hard, Form::General, true>(call, x, unit);
