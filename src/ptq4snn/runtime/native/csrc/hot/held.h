@@ -43,7 +43,9 @@ static inline void store_nibbles(uint8_t* p, const i32v* x) {
 class Held {
  public:
   Held() = default;
-  Held(char* data, int bits, int64_t stride) : from_(data), to_(data), bits_(bits), stride_(stride) {}
+
+  // `stride`: numbers between two positions.
+  Held(char* data, int bits, int64_t stride) : from_(data), to_(data), bits_(bits), row_(stride * bits / 8) {}
 
   // Widths of packed fields that are read where they are.
   static constexpr bool reads(int bits) { return bits == 32 || bits == 16 || bits == 8 || bits == 4; }
@@ -52,52 +54,71 @@ class Held {
     from_ = reinterpret_cast<const char*>(from), to_ = reinterpret_cast<char*>(to);
   }
 
-  // Whether there are any; else neurons begin at 0 and nothing is kept.
-  bool any() const { return from_ != nullptr; }
+  // Of a number; 0: there are none, neurons begin at 0 and nothing is kept.
+  int bits() const { return from_ ? bits_ : 0; }
 
-  int64_t place(int p, int c) const { return (p * stride_ + c) * bits_ / 8; }  // in bytes
+  int64_t place(int p, int c) const { return p * row_ + (int64_t)c * bits_ / 8; }  // in bytes
 
   Held behind(int p, int c) const {
     Held out = *this;
-    if (any()) out.from_ += place(p, c), out.to_ += place(p, c);
+    if (from_) out.from_ += place(p, c), out.to_ += place(p, c);
     return out;
   }
 
-  // kUnit channels from c on, the first of a unit.
-  void get(int p, int c, i32v* x) const {
-    const char* at = from_ + place(p, c);
+  // The first kUnit channels of position p.
+  template <int bits>
+  void get(int p, i32v* x) const {
+    const char* at = from_ + p * row_;
     for (int k = 0; k < kUnitVectors; ++k) {
       const int i = k * kLanes;
-      if (bits_ == 4)
-        x[k] = load_nibbles(reinterpret_cast<const uint8_t*>(at) + i / 2);
-      else if (bits_ == 8)
-        x[k] = load_lanes(reinterpret_cast<const int8_t*>(at) + i);
-      else if (bits_ == 16)
-        x[k] = load_lanes(reinterpret_cast<const int16_t*>(at) + i);
-      else
-        x[k] = load_lanes(reinterpret_cast<const int32_t*>(at) + i);
+      if (bits == 4) x[k] = load_nibbles(reinterpret_cast<const uint8_t*>(at) + i / 2);
+      if (bits == 8) x[k] = load_lanes(reinterpret_cast<const int8_t*>(at) + i);
+      if (bits == 16) x[k] = load_lanes(reinterpret_cast<const int16_t*>(at) + i);
+      if (bits == 32) x[k] = load_lanes(reinterpret_cast<const int32_t*>(at) + i);
     }
   }
 
-  void put(int p, int c, const i32v* x) const {
-    char* at = to_ + place(p, c);
-    if (bits_ == 4) return store_nibbles(reinterpret_cast<uint8_t*>(at), x);
+  template <int bits>
+  void put(int p, const i32v* x) const {
+    char* at = to_ + p * row_;
+    if (bits == 4) return store_nibbles(reinterpret_cast<uint8_t*>(at), x);
     for (int k = 0; k < kUnitVectors; ++k) {
       const int i = k * kLanes;
-      if (bits_ == 8)
-        store_lanes(reinterpret_cast<int8_t*>(at) + i, x[k]);
-      else if (bits_ == 16)
-        store_lanes(reinterpret_cast<int16_t*>(at) + i, x[k]);
-      else
-        store_lanes(reinterpret_cast<int32_t*>(at) + i, x[k]);
+      if (bits == 8) store_lanes(reinterpret_cast<int8_t*>(at) + i, x[k]);
+      if (bits == 16) store_lanes(reinterpret_cast<int16_t*>(at) + i, x[k]);
+      if (bits == 32) store_lanes(reinterpret_cast<int32_t*>(at) + i, x[k]);
     }
+  }
+
+  // The same, whatever the width.
+  void get_any(int p, i32v* x) const {
+    with_bits([&](auto bits) { get<bits()>(p, x); });
+  }
+  void put_any(int p, const i32v* x) const {
+    with_bits([&](auto bits) { put<bits()>(p, x); });
   }
 
  private:
+  template <int n>
+  struct Bits {
+    constexpr int operator()() const { return n; }
+  };
+
+  template <class Do>
+  void with_bits(const Do& act) const {
+    switch (bits()) {
+      case 4: return act(Bits<4>());
+      case 8: return act(Bits<8>());
+      case 16: return act(Bits<16>());
+      case 32: return act(Bits<32>());
+      default: return;
+    }
+  }
+
   const char* from_ = nullptr;
   char* to_ = nullptr;  // may be the same
-  int bits_ = 32;       // of a number
-  int64_t stride_ = 0;  // numbers between two positions
+  int bits_ = 32;
+  int64_t row_ = 0;  // bytes between two positions
 };
 
 }  // namespace PTQ_ISA

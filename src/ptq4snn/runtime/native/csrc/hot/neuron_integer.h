@@ -14,10 +14,11 @@ static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) 
   const Neuron& n = call.n;
   const int c0 = call.channel + unit;
   const BitsOut spikes(call, unit);
+  const Held held = call.v.behind(0, unit);
   for (int p = call.begin; p < call.end; ++p) {
     i32v v[kUnitVectors] = {};
     int64_t s[kUnit];
-    if (call.v.any()) call.v.get(p - call.begin, unit, v);
+    held.get_any(p - call.begin, v);
     for (int i = 0; i < kUnit; ++i) s[i] = v[i / kLanes][i % kLanes];
     for (int t = 0; t < call.steps; ++t) {
       const X* row = x.at(p - call.begin, t) + unit;
@@ -42,7 +43,7 @@ static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) 
       if (call.out.potential) put_potential(call, p, t, unit, potential);
     }
     for (int i = 0; i < kUnit; ++i) v[i / kLanes][i % kLanes] = (int32_t)s[i];
-    if (call.v.any()) call.v.put(p - call.begin, unit, v);
+    held.put_any(p - call.begin, v);
   }
 }
 
@@ -91,10 +92,11 @@ static inline void integer_positions(const NeuronCall& call, const Currents<X>& 
                                      int p, const BitsOut& spikes) {
   const Neuron& n = call.n;
   constexpr int K = kUnitVectors;
+  const Held held = call.v.behind(0, unit);
   i32v v[P][K] = {}, bias[P][K];
   u32v phases[P][K] = {};
   for (int i = 0; i < P; ++i) {
-    if (call.v.any()) call.v.get(p + i - call.begin, unit, v[i]);
+    held.get_any(p + i - call.begin, v[i]);
     for (int k = 0; k < K; ++k) {
       bias[i][k] = load<i32v>(x.bias_at(p + i) + unit + k * kLanes);
       for (int j = 0; dither && j < kLanes; ++j) {
@@ -129,7 +131,7 @@ static inline void integer_positions(const NeuronCall& call, const Currents<X>& 
       if (call.out.spikes) spikes.put(bits, ((int64_t)(p + i - call.begin) * call.steps + t) * spikes.row);
       if (call.out.potential) put_potential(call, p + i, t, unit, reinterpret_cast<const int32_t*>(a));
     }
-  for (int i = 0; call.v.any() && i < P; ++i) call.v.put(p + i - call.begin, unit, v[i]);
+  for (int i = 0; i < P; ++i) held.put_any(p + i - call.begin, v[i]);
 }
 
 template <class X, bool Hard, Form form, bool dither>
