@@ -73,8 +73,8 @@ class NativeExecutor:
         self.profile, self.path = False, "auto"
         self._values, self._program_steps = program.values, program.steps
         plan = plan_model(model, keep)
-        self._operations, self._states, self._kept = plan.operations, plan.states, plan.kept
-        self._slots = {v: slot for slot, v in enumerate(self._kept)}
+        self._operations, self._states = plan.operations, plan.states
+        self._slots = {v: slot for slot, v in enumerate(plan.kept)}  # of the kept values
         self._model = model.bare() if plan.goes_round else None  # which needs states also from rest
         self._engine = Engine(lib, plan.block, self.kernels, expanded)
         self._seen = (0, 0)  # samples and steps of the last call
@@ -88,7 +88,7 @@ class NativeExecutor:
         threads: int,
         into: State | None = None,
     ) -> dict[int, NDArray[np.int64]]:
-        if lost := set(keep) - set(self._kept):
+        if lost := [v for v in keep if v not in self._slots]:
             raise DataError(f"the value {min(lost)} is not kept: name it in `keep` when the executor is made")
         batch = x.shape[1]
         if state is None and self._model is not None:
