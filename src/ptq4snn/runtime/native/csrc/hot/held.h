@@ -44,8 +44,8 @@ class Held {
  public:
   Held() = default;
 
-  // `stride`: numbers between two positions.
-  Held(char* data, int bits, int64_t stride) : from_(data), to_(data), bits_(bits), row_(stride * bits / 8) {}
+  // `row`: bytes between two positions.
+  Held(char* data, int bits, int64_t row) : from_(data), to_(data), bits_(bits), row_(row) {}
 
   // Widths of packed fields that are read where they are.
   static constexpr bool reads(int bits) { return bits == 32 || bits == 16 || bits == 8 || bits == 4; }
@@ -118,7 +118,7 @@ class Held {
   const char* from_ = nullptr;
   char* to_ = nullptr;  // may be the same
   int bits_ = 32;
-  int64_t row_ = 0;  // bytes between two positions
+  int64_t row_ = 0;
 };
 
 }  // namespace PTQ_ISA

@@ -219,13 +219,13 @@ struct States {
     const bool plain = !s.order && !s.zero && channels % kUnit == 0 && fields_of(s) == channels;
     for (int i = 0; plain && i < kHotWidthCount; ++i)
       if (s.count[i] == channels && Held::reads(kHotWidths[i]))
-        form = Form::InPlace, held = Held(nullptr, kHotWidths[i], channels);
+        form = Form::InPlace, held = Held(nullptr, kHotWidths[i], s.row_bytes);
     for (int i = 0; plain && i < kHotWidthCount; ++i)  // rows of 2 bits, without a gap
       if (s.count[i] == channels && kHotWidths[i] == 2)
         form = Form::Block, width = kHotWidths[i], held = Held(memory, 8, channels);
     if (form != Form::None) return;
     form = !rows.set(&s) ? Form::Any : s.zero ? Form::Small : Form::Bytes;
-    held = Held(memory, form == Form::Bytes ? 8 : 32, stride);
+    held = form == Form::Bytes ? Held(memory, 8, stride) : Held(memory, 32, 4 * (int64_t)stride);
   }
 
   int64_t row(int p) const { return (int64_t)p * state->layout->row_bytes; }  // in bytes
