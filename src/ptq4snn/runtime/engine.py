@@ -47,7 +47,7 @@ def load(
     limits: what the bundle may ask for in memory and additions, refused above before any of it is taken; None
     for those of `Limits()`.
     expanded: weights of the event path stay in memory as bytes beside the packed ones, together three times
-    the memory of 4-bit weights; single steps are faster by it.
+    the memory of 4-bit weights; whether single steps are faster by it depends on the caches, docs/runtime.md.
     """
     return Runtime(load_model_file(path, limits or Limits()), kernels, threads, expanded)
 

@@ -118,10 +118,10 @@ class NativeExecutor:
         known = state.buffers
         if isinstance(known, Buffers) and known.are_of(state.rows, state.sums):
             return known
-        state.buffers = Buffers.states(
-            [self._state(state, v) for v in self._states], [*state.rows.values(), *state.sums.values()]
-        )
-        return state.buffers
+        arrays = [self._state(state, v) for v in self._states]
+        found = Buffers.states(arrays, [*state.rows.values(), *state.sums.values()])
+        state.buffers = found
+        return found
 
     def _state(self, state: State, v: int) -> NDArray[np.uint8] | NDArray[np.int64]:
         """The array that is written in place."""
