@@ -118,7 +118,7 @@ struct Step {
     layout = {(cout * state_bits + 7) / 8, {0, 0, 0, 0, 0, 0}, nullptr, nullptr};
     for (int i = 0; i < kHotWidthCount; ++i) layout.count[i] = kHotWidths[i] == state_bits ? cout : 0;
     state_data.assign((size_t)side() * side() * layout.row_bytes, 0);
-    state = {state_data.data(), &layout};
+    state = {state_data.data(), state_data.data(), &layout};
   }
 
   void make(double rate, bool narrow, Path path, std::mt19937& r) {

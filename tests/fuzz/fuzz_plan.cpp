@@ -70,7 +70,7 @@ void run(Engine& engine, uint8_t how) {
     kept_numbers.push_back((int64_t)k.size());
   }
   r.x = x.data();
-  r.states = how & 32 ? state_pointers.data() : nullptr, r.state_bytes = state_bytes.data();
+  r.states = r.states_to = how & 32 ? state_pointers.data() : nullptr, r.state_bytes = state_bytes.data();
   r.kept = kept_pointers.data(), r.kept_numbers = kept_numbers.data();
   engine.run(r, nobody);
   if (how & 32) engine.run(r, nobody);  // and go on

@@ -84,7 +84,13 @@ def test_streaming_keeps_the_same_packed_state(model: Model) -> None:
         for t, steps in enumerate((1, 1, 2)):
             x = samples(model, t, BATCH, steps)
             expected = reference.execute(x, steps, want, keep, 1)
-            same(expected, executor.execute(x, steps, got, keep, 1 + t % 2))
+            before, into = got.copy(), got.beside()
+            same(expected, executor.execute(x, steps, got, keep, 1 + t % 2, into))
+            same_state(before, got)
+            same_state(want, into)
+            got = into if t % 2 else got
+            if got is not into:  # and in place
+                same(expected, executor.execute(x, steps, got, keep, 1 + t % 2))
             same_state(want, got)
 
 

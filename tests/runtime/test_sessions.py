@@ -171,6 +171,36 @@ def test_a_handler_that_returns_lets_the_call_finish_and_cannot_run_the_model(al
     assert len(told) == 1 and "signal handler" in told[0]
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_handler_that_steps_does_not_write_what_the_step_below_it_reads(
+    ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NumPy's executor can run inside of itself; memory of states swaps at every step."""
+    model = found(lambda m: summed(m) and bool(State.new(m, 1).rows))
+    x = random_input(model, 0, 2, 8)
+    rt, other = Runtime(model, "numpy"), Runtime(model, "numpy")
+    for t in range(3):
+        rt.step(frame(model, x, t)), other.step(frame(model, x, t))
+    real = rt._executor.execute
+    handled: list[bool] = []
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        if not handled:
+            handled.append(True)
+            if ended:
+                rt.reset()
+            for t in (4, 5, 6):
+                rt.step(frame(model, x, t))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(rt._executor, "execute", interrupted)
+    assert same(rt.step(frame(model, x, 3)), other.step(frame(model, x, 3)))
+    assert same_state(rt.state, other.state)
+    for t in (4, 5, 6):
+        assert same(rt.step(frame(model, x, t)), other.step(frame(model, x, t)))
+    assert same_state(rt.state, other.state)
+
+
 @pytest.mark.parametrize("kernels", ["numpy", "native"])
 def test_threads_that_share_a_session_lose_no_step(kernels: str) -> None:
     model = found(summed)

@@ -15,12 +15,14 @@ from ptq4snn.runtime.loading import build
 from ptq4snn.runtime.native import NativeExecutor
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.runtime.reference import NumpyExecutor
+from ptq4snn.runtime.state import State
 
 SIDE, CHANNELS = 6, 256
 
 
-def residual_model() -> Model:
-    """Two convolutions with neurons of four words of channels, and a reader of the sum of their spikes."""
+def residual_model(bits: int = 8, odd: int = 0) -> Model:
+    """Two convolutions with neurons of four words of channels, and a reader of the sum of their spikes. The
+    states of `odd` channels have 8 bits, the others `bits`."""
     rng = np.random.default_rng(0)
     same = Window((SIDE, SIDE), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
     n = SIDE * SIDE
@@ -41,8 +43,9 @@ def residual_model() -> Model:
         "conv": projection(rng, CHANNELS, CHANNELS, (3, 3)),
         "last": projection(rng, 10, CHANNELS, (3, 3)),
     }
-    low = neuron(CHANNELS, n)
-    neurons = {"first": neuron(CHANNELS, n), "second": replace(low, theta=np.full(CHANNELS, 10))}
+    widths = np.array([8] * odd + [bits] * (CHANNELS - odd))
+    first = replace(neuron(CHANNELS, n), bits=widths, low=-(2 ** (widths - 1)), high=2 ** (widths - 1) - 1)
+    neurons = {"first": first, "second": replace(first, theta=np.full(CHANNELS, 10))}
     return build(
         Program(STEPS, Input((1, SIDE, SIDE), 0, None), values, operations, (out,)), projections, neurons, {}
     )
@@ -61,3 +64,30 @@ def test_threads_that_share_channels(batch: int) -> None:
             for threads in (1, 2, 4):
                 found = executor.execute(x, STEPS, None, [6], threads)[6]
                 np.testing.assert_array_equal(found, want[6], err_msg=f"{level}, {path}, {threads} threads")
+
+
+@pytest.mark.parametrize(("bits", "odd"), [(16, 0), (8, 0), (4, 0), (2, 0), (4, 3)])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_states_of_shared_channels(bits: int, odd: int, threads: int) -> None:
+    """Step by step, in place and into other memory, where the states before a step stay."""
+    model = residual_model(bits, odd)
+    x = np.random.default_rng(1).uniform(0, 2.5, (1, 1, SIDE * SIDE)).astype(np.float32)
+    for level in levels():
+        executor, reference = NativeExecutor(model, level), NumpyExecutor(model)
+        want, here = State.new(model, 1), State.new(model, 1)
+        apart = here.copy()
+        for _ in range(STEPS):
+            expected = reference.execute(x, 1, want, [6], 1)[6]
+            before, into = apart.copy(), apart.beside()
+            for row in into.rows.values():
+                row.fill(0xAA)
+            found = [
+                executor.execute(x, 1, here, [6], threads)[6],
+                executor.execute(x, 1, apart, [6], threads, into)[6],
+            ]
+            assert all(np.array_equal(y, expected) for y in found), level
+            for v, rows in want.rows.items():
+                assert np.array_equal(rows, here.rows[v]) and np.array_equal(rows, into.rows[v]), level
+                assert np.array_equal(before.rows[v], apart.rows[v])
+            apart = into
+        assert any(rows.any() for rows in want.rows.values())

@@ -36,20 +36,20 @@ class Decoder:
         self.index = None if out.index.is_identity(value.positions * value.channels) else out.index.array()
         self.head = next((op for op in late_heads(model) if op.output == out.value), None)
         self.worth = worth_of(model, out)
+        self.dtype = np.dtype(out.dtype)
 
     def __call__(self, y: NDArray[np.int64], steps: int, total: int) -> Array:
         """`steps` of this call, `total` since the sequence began."""
         x: Array = y[-1] if self.timed and self.out.time_axis is None else y  # a readout is of the last step
         x = x if self.head is None else self._at_steps(x, total)
         lead = x.shape[: x.ndim - 2]
-        x = x.reshape(*lead, -1)
-        x = x if self.index is None else x[..., self.index]
-        x = x.reshape(*lead, *self.out.shape).astype(self.out.dtype)
+        x = x if self.index is None else x.reshape(*lead, -1)[..., self.index]
+        x = x.reshape(*lead, *self.out.shape).astype(self.dtype)
         for kind, *by in self.out.scalings:
             x = _scaled(x, kind, float(by[0]) if by else float(total))
         if self.worth is not None:
             unit, rest = self.worth
-            real = x.astype(np.float64) * unit
+            real = x.astype(np.float64, copy=False) * unit
             x = (real if rest is None else real + rest).astype(np.float32)
         return finished(self._placed(x, steps), self.out.placed)
 

@@ -47,7 +47,7 @@ def load(
     limits: what the bundle may ask for in memory and additions, refused above before any of it is taken; None
     for those of `Limits()`.
     expanded: weights of the event path stay in memory as bytes beside the packed ones, together three times
-    the memory of 4-bit weights; single steps are faster by it.
+    the memory of 4-bit weights; whether single steps are faster by it depends on the caches, docs/runtime.md.
     """
     return Runtime(load_model_file(path, limits or Limits()), kernels, threads, expanded)
 
@@ -64,6 +64,7 @@ class Runtime:
         # where the session stands, and a state whose memory the next step may use; replaced as one
         self._session: tuple[State | None, State | None] = (None, None)
         self._spares: list[State] = []  # of a session that has ended: their memory serves the next one
+        self._read: list[State] = []  # by steps that run: a signal's handler may step meanwhile
         self._lock = RLock()  # of the session
         AFTER_FORK.add(self)
         self._fixed = _fixed_steps(model)
@@ -100,28 +101,40 @@ class Runtime:
         x = _array(frame)
         samples = self._samples(x if axis is None or axis > x.ndim else np.expand_dims(x, axis))
         with self._lock:
-            before, spare = self._session
-            state = self._to_work_on(before, spare, samples.shape[1])
-            self._check_steps(1, state.steps)
-            values = self._executor.execute(samples, 1, state, self._keep, self._count(threads))
-            outputs = self._decode(values, 1, state.steps, of_step=True)
-            self._session = (state, before)  # nothing comes behind this: an interrupted step has not been
+            before, after = self._to_step(samples.shape[1])
+            self._check_steps(1, before.steps)
+            self._read.append(before)
+            try:
+                values = self._executor.execute(
+                    samples, 1, before, self._keep, self._count(threads), into=after
+                )
+                outputs = self._decode(values, 1, after.steps, of_step=True)
+                spare = None if after is before else before
+                self._session = (after, spare)  # an interrupted step does not come here: it has not been
+            finally:
+                self._read.pop()
             return outputs
 
-    def _to_work_on(self, before: State | None, spare: State | None, batch: int) -> State:
-        """A copy of the session's state, or a new one: what raises during a step leaves the session alone."""
+    def _to_step(self, batch: int) -> tuple[State, State]:
+        """The state to go on from, and memory for the next one: what raises during a step leaves the session
+        alone."""
+        before, spare = self._session
         if before is None:
-            return self._rest.state(batch, self._spare(batch))
+            before = self._rest.state(batch, self._spare(batch, None))
+            return before, before
         if before.batch != batch:
             raise DataError(
                 f"the session runs {before.batch} samples, but {batch} came: call rt.reset() first"
             )
-        self._session = (before, None)  # a signal's handler that steps has its own copy
-        return before.copy(self._spare(batch) if spare is None else spare)
+        self._session = (before, None)  # a signal's handler that steps has its own memory
+        return before, self._spare(batch, spare) or before.beside()
 
-    def _spare(self, batch: int) -> State | None:
-        found = self._spares.pop() if self._spares else None
-        return found if found is not None and found.batch == batch else None
+    def _spare(self, batch: int, spare: State | None) -> State | None:
+        """Memory that may be written: of no state that a step reads."""
+        if spare is None and self._spares:
+            spare = self._spares.pop()
+        free = spare is not None and spare.batch == batch and not any(spare is s for s in self._read)
+        return spare if free else None
 
     def cancel(self) -> None:
         """From another thread: end the calls that run now. They raise `Cancelled`, a step has not been made;
@@ -207,8 +220,10 @@ class Runtime:
             raise DataError("the input has no samples or no steps")
         if np.isnan(x).any():
             raise DataError("the input holds NaN")
-        with np.errstate(over="ignore"):
-            return np.ascontiguousarray(x, dtype=np.float32).reshape(*x.shape[:2], prod(want.shape))
+        if x.dtype != np.float32:
+            with np.errstate(over="ignore"):
+                x = x.astype(np.float32)
+        return np.ascontiguousarray(x).reshape(*x.shape[:2], prod(want.shape))
 
     def _steps(self, x: Any, steps: int | None) -> int:
         axis = self.model.program.input.time_axis

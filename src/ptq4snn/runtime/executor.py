@@ -27,12 +27,20 @@ class Executor(Protocol):
         ...
 
     def execute(
-        self, x: NDArray[np.float32], steps: int, state: State | None, keep: Sequence[int], threads: int
+        self,
+        x: NDArray[np.float32],
+        steps: int,
+        state: State | None,
+        keep: Sequence[int],
+        threads: int,
+        into: State | None = None,
     ) -> dict[int, NDArray[np.int64]]:
         """Run `steps` time steps.
 
         x: samples [T, B, N] of N numbers each, T = steps, or T = 1 for a still image.
-        state: None: start from rest and keep nothing. Else go on from there; it is updated in place.
+        state: None: start from rest and keep nothing. Else go on from there.
+        into: memory for as many samples, in which the state is left; `state` stays then. None: it is updated
+        in place.
         keep: numbers of the values wanted. Returned as [T, B, positions, channels], without time as
         [B, positions, channels].
         A TimeSum sums over all steps since the state began (state.steps, after this call), else over `steps`;

@@ -39,9 +39,16 @@ class NumpyExecutor:
         self._cancels = 0  # a call ends where it changes
 
     def execute(
-        self, x: NDArray[np.float32], steps: int, state: State | None, keep: Sequence[int], threads: int
+        self,
+        x: NDArray[np.float32],
+        steps: int,
+        state: State | None,
+        keep: Sequence[int],
+        threads: int,
+        into: State | None = None,
     ) -> dict[int, NDArray[np.int64]]:
         batch, first, cancels = x.shape[1], 0 if state is None else state.steps, self._cancels
+        into = state if into is None else into
         self._times[:], self._counts[:] = 0, 0
         peak = _peak(self.model.program, self._last, set(keep), steps)
         size = max(1, min(batch, self.tile // peak))
@@ -57,10 +64,10 @@ class NumpyExecutor:
             for v in keep:
                 timed = self.model.program.values[v].time
                 out[v][..., tile, :, :] = run.values[v] if timed else run.values[v][0]
-            if state is not None:
-                self._suspend(run, state, tile)
-        if state is not None:
-            state.steps += steps
+            if into is not None:
+                self._suspend(run, into, tile)
+        if into is not None:
+            into.steps = first + steps
         return {v: out[number] for v, number in zip(asked, keep, strict=True)}
 
     def cancel(self) -> None:

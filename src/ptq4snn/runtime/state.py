@@ -177,9 +177,7 @@ class State:
 
     def copy(self, into: State | None = None) -> State:
         """The same in memory of its own, or in that of `into`, a state of the same session."""
-        if into is None:
-            rows, sums = ({v: a.shape for v, a in part.items()} for part in (self.rows, self.sums))
-            into = State.laid_out(self.model_hash, self.batch, rows, sums)
+        into = self.beside() if into is None else into
         alike = list(self.rows) == list(into.rows) and list(self.sums) == list(into.sums)
         if alike and self._is_whole() and into._is_whole():
             np.copyto(into.memory, self.memory)  # type: ignore[arg-type]
@@ -190,6 +188,11 @@ class State:
                 np.copyto(into.sums[v], total)
         into.steps = self.steps
         return into
+
+    def beside(self) -> State:
+        """Memory for another state of the same session; what is in it is not said."""
+        rows, sums = ({v: a.shape for v, a in part.items()} for part in (self.rows, self.sums))
+        return State.laid_out(self.model_hash, self.batch, rows, sums)
 
     def _is_whole(self) -> bool:
         """Whether the block holds every array: somebody may have put others in their places."""

@@ -199,12 +199,12 @@ inline Cells random_cells(Random& r, int channels, int64_t scale, int positions)
   n.channels = channels, n.gain = (int32_t)(r.chance(0.7) ? 1 : r.between(2, 9));
   n.reset = r.of({Reset::Hard, Reset::Soft, Reset::None});
   n.dither = r.chance(0.3), n.wide = r.chance(0.2) || scale > (1 << 24);
-  const bool plain = r.chance(0.5), one_width = r.chance(0.5);
+  const bool plain = r.chance(0.5), one_width = r.chance(0.5), zeros = r.chance(0.5);
   const int all = (int)r.of({2, 3, 4, 8, 16});
   for (int c = 0; c < padded(channels); ++c) {
     const int bits = one_width ? all : (int)r.of({2, 3, 4, 8, 16, 32});
     const int n_settle = (int)r.between(0, 10);
-    const int32_t zero = (int32_t)(r.chance(0.5) ? 0 : r.between(-3, 3));
+    const int32_t zero = (int32_t)(zeros || r.chance(0.5) ? 0 : r.between(-3, 3));
     const int64_t top = bits == 32 ? (1 << 18) : (int64_t)1 << (bits - 1);
     n.bits.push_back(bits), n.zero.push_back(zero);
     n.lo.push_back((int32_t)(zero - top)), n.hi.push_back((int32_t)(zero + top - 1));
@@ -241,11 +241,12 @@ inline Neuron neuron_of(const Cells& n, int64_t bound) {
 struct PackedState {
   std::vector<int32_t> order, zero;
   StateLayout layout;
-  std::vector<uint8_t> data;
+  std::vector<uint8_t> data, left;
   State state;
   const Cells& cells;
 
-  PackedState(const Cells& n, int positions) : zero(n.zero), cells(n) {
+  // `apart`: neurons leave states elsewhere, and those that they began with stay.
+  PackedState(const Cells& n, int positions, bool apart) : zero(n.zero), cells(n) {
     int bits = 0;
     for (int i = 0; i < kHotWidthCount; ++i) {
       layout.count[i] = 0;
@@ -256,9 +257,10 @@ struct PackedState {
     bool identity = true;
     for (int i = 0; i < n.channels; ++i) identity = identity && order[i] == i;
     layout.order = identity ? nullptr : order.data();
-    layout.zero = zero.data();
+    layout.zero = std::all_of(zero.begin(), zero.end(), [](int32_t z) { return z == 0; }) ? nullptr : zero.data();
     data.resize((size_t)positions * layout.row_bytes);
-    state = {data.data(), &layout};
+    if (apart) left.resize(data.size(), 0xaa);
+    state = {data.data(), apart ? left.data() : data.data(), &layout};
   }
   PackedState(const PackedState&) = delete;
 

@@ -180,10 +180,14 @@ struct Outputs {
   }
 };
 
-static void compare_state(PackedState& got, const Truth& truth, int positions, const Kernels& k) {
-  const std::vector<uint8_t> data = got.data;
+static void compare_state(PackedState& got, const Truth& truth, const Values& begin, int positions, const Kernels& k) {
+  const std::vector<uint8_t> data = got.data, left = got.left;
+  if (!left.empty()) {
+    for (int p = 0; p < positions; ++p) got.put(p, &begin.data[(size_t)p * begin.channels]);
+    expect(data == got.data, "state that the call began with", k);
+  }
   for (int p = 0; p < positions; ++p) got.put(p, &truth.state.data[(size_t)p * truth.state.channels]);
-  expect(data == got.data, "state", k);
+  expect((left.empty() ? data : left) == got.data, "state", k);
 }
 
 static Values random_state(Random& r, const Cells& n, int positions) {
@@ -196,13 +200,13 @@ static Values random_state(Random& r, const Cells& n, int positions) {
 template <class Call>
 static void check_neuron(Case& c, const Kernels& k, const Cells& cells, int positions, const Truth& truth,
                          const Values* begin, const char* what, Call call) {
-  PackedState state(cells, positions);
+  PackedState state(cells, positions, c.r.chance(0.5));
   for (int p = 0; begin && p < positions; ++p) state.put(p, &begin->data[(size_t)p * cells.channels]);
   Outputs out(positions, c.steps, cells.channels, c.r.chance(0.3));
   const Split split(c.r, positions);
   for (int i = 0; i < split.count; ++i) call(out.out, begin ? &state.state : nullptr, split.at[i], split.at[i + 1]);
   out.compare(truth, what, k);
-  if (begin) compare_state(state, truth, positions, k);
+  if (begin) compare_state(state, truth, *begin, positions, k);
 }
 
 static void check_project_neuron(Case& c, const Kernels& k, Path path, const Cells& cells, int first_step,

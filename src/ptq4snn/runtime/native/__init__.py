@@ -73,27 +73,35 @@ class NativeExecutor:
         self.profile, self.path = False, "auto"
         self._values, self._program_steps = program.values, program.steps
         plan = plan_model(model, keep)
-        self._operations, self._states, self._kept = plan.operations, plan.states, plan.kept
+        self._operations, self._states = plan.operations, plan.states
+        self._slots = {v: slot for slot, v in enumerate(plan.kept)}  # of the kept values
         self._model = model.bare() if plan.goes_round else None  # which needs states also from rest
         self._engine = Engine(lib, plan.block, self.kernels, expanded)
         self._seen = (0, 0)  # samples and steps of the last call
 
     def execute(
-        self, x: NDArray[np.float32], steps: int, state: State | None, keep: Sequence[int], threads: int
+        self,
+        x: NDArray[np.float32],
+        steps: int,
+        state: State | None,
+        keep: Sequence[int],
+        threads: int,
+        into: State | None = None,
     ) -> dict[int, NDArray[np.int64]]:
-        if lost := set(keep) - set(self._kept):
+        if lost := [v for v in keep if v not in self._slots]:
             raise DataError(f"the value {min(lost)} is not kept: name it in `keep` when the executor is made")
         batch = x.shape[1]
         if state is None and self._model is not None:
             state = State.new(self._model, batch)
+        into = state if into is None else into
         out = {v: self._blank(v, steps, batch) for v in keep}
-        states = None if state is None else self._buffers(state)
+        states = None if state is None or into is None else (self._buffers(state), self._buffers(into))
         first = 0 if state is None else state.steps
         x = np.ascontiguousarray(x, dtype=np.float32)
         call = Call(steps, first, threads, PATHS.index(self.path), self.profile)
-        self._engine.run(call, x, states, Buffers.kept([out.get(v) for v in self._kept]))
-        if state is not None:
-            state.steps += steps
+        self._engine.run(call, x, states, Buffers.kept(out, self._slots))
+        if into is not None:
+            into.steps = first + steps
         self._seen = (batch, steps)
         return out
 
@@ -108,13 +116,10 @@ class NativeExecutor:
     def _buffers(self, state: State) -> Buffers:
         """The arrays of a state: those of its last call, unless somebody gave it others."""
         known = state.buffers
-        if isinstance(known, Buffers) and len(known.arrays) == len(self._states):
-            parts = (state.rows, state.sums)
-            if all(
-                parts[v in state.sums].get(v) is a for v, a in zip(self._states, known.arrays, strict=True)
-            ):
-                return known
-        found = Buffers.states([self._state(state, v) for v in self._states])
+        if isinstance(known, Buffers) and known.are_of(state.rows, state.sums):
+            return known
+        arrays = [self._state(state, v) for v in self._states]
+        found = Buffers.states(arrays, [*state.rows.values(), *state.sums.values()])
         state.buffers = found
         return found
 

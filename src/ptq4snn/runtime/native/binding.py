@@ -6,10 +6,11 @@ import ctypes
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
+from operator import is_
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -107,22 +108,33 @@ def _address(a: Array) -> int:
 
 
 class Buffers:
-    """Arrays that the kernels write to, with their addresses and sizes: looked up once."""
+    """Arrays that the kernels read and write, with their addresses and sizes: looked up once."""
 
-    def __init__(self, arrays: Sequence[Array | None], sizes: Sequence[int]) -> None:
-        self.arrays, count = arrays, max(1, len(arrays))
-        self.pointers = (c_void_p * count)(*(None if a is None else _address(a) for a in arrays))
-        self.sizes = (c_int64 * count)(*sizes)
-
-    @classmethod
-    def states(cls, arrays: Sequence[Array]) -> Buffers:
-        """Sizes in bytes."""
-        return cls(arrays, [a.nbytes for a in arrays])
+    def __init__(self, count: int) -> None:
+        self.pointers, self.sizes = (c_void_p * max(1, count))(), (c_int64 * max(1, count))()
+        self._arrays: Sequence[Array] = ()
 
     @classmethod
-    def kept(cls, arrays: Sequence[Array | None]) -> Buffers:
-        """Sizes in numbers."""
-        return cls(arrays, [0 if a is None else a.size for a in arrays])
+    def states(cls, arrays: Sequence[Array], own: Sequence[Array]) -> Buffers:
+        """Sizes in bytes. `own`: the same arrays in the order of the state that they belong to."""
+        made = cls(len(arrays))
+        made._arrays = own
+        for i, a in enumerate(arrays):
+            made.pointers[i], made.sizes[i] = _address(a), a.nbytes
+        return made
+
+    @classmethod
+    def kept(cls, arrays: Mapping[int, Array], slots: Mapping[int, int]) -> Buffers:
+        """Sizes in numbers; slots without an array are not written."""
+        made = cls(len(slots))
+        for v, a in arrays.items():
+            made.pointers[slots[v]], made.sizes[slots[v]] = _address(a), a.size
+        return made
+
+    def are_of(self, rows: Mapping[int, Array], sums: Mapping[int, Array]) -> bool:
+        """Whether a state holds these arrays still: somebody may have given it others."""
+        now = [*rows.values(), *sums.values()]
+        return len(now) == len(self._arrays) and all(map(is_, now, self._arrays))
 
 
 @dataclass(frozen=True)
@@ -148,23 +160,28 @@ class Engine:
             kind = OutOfMemory if error.value in NO_MEMORY else PTQ4SNNError
             raise kind(f"the native kernels refuse the model: {error.value.decode()}")
         self._engine = made
-        self._no_states = Buffers.states([])
 
     def __del__(self) -> None:
         if self._engine is not None:
             self._lib.call.ptq_destroy(self._engine)
 
-    def run(self, call: Call, x: Array, states: Buffers | None, kept: Buffers) -> None:
-        """`states` and `kept` in the order of the plan; both are written to.
+    def run(self, call: Call, x: Array, states: tuple[Buffers, Buffers] | None, kept: Buffers) -> None:
+        """`states`: those that the call begins with and where it leaves them, which may be the same; they and
+        `kept` are in the order of the plan.
 
-        A signal whose handler raises (Ctrl-C) ends the call between two operations, and is raised here; both
-        are then half written.
+        A signal whose handler raises (Ctrl-C) ends the call between two operations, and is raised here; what
+        it writes is then half written.
         """
-        some, address = self._no_states if states is None else states, ctypes.addressof
+        address = ctypes.addressof
+        some: tuple[int | None, ...] = (None, None, None)
+        if states is not None:
+            begin, end = states
+            if bytes(begin.sizes) != bytes(end.sizes):
+                raise PTQ4SNNError("the native kernels refuse the call: its states have two sizes")
+            some = address(begin.pointers), address(end.pointers), address(end.sizes)
         request = Request(
             _address(x), x.shape[0], x.shape[1], x.shape[2], call.steps, call.first_step,
-            None if states is None else address(some.pointers), address(some.sizes), address(kept.pointers),
-            address(kept.sizes), call.threads, call.path, call.profile,
+            *some, address(kept.pointers), address(kept.sizes), call.threads, call.path, call.profile,
         )  # fmt: skip
         error, before = ctypes.create_string_buffer(SENTENCE), self._cancels.value
         if self._lib.run(self._engine, byref(request), byref(self._caller), error, SENTENCE):

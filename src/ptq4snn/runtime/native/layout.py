@@ -220,7 +220,8 @@ REQUEST = (  # name, type in C, note
     ("numbers", "int64_t", ""),
     ("steps", "int64_t", ""),
     ("first_step", "int64_t", ""),
-    ("states", "uint8_t* const*", "by state: [batch][bytes of a sample], or null: from rest"),
+    ("states", "const uint8_t* const*", "by state: [batch][bytes of a sample], or null: from rest"),
+    ("states_to", "uint8_t* const*", "where the call leaves them; may be the same"),
     ("state_bytes", "const int64_t*", "bytes behind each of them"),
     (
         "kept",

@@ -109,7 +109,7 @@ struct Packed {
     }
     layout.order = f.order;
     layout.zero = f.zero;
-    state = {call.state, &layout};
+    state = {call.state, call.state_to, &layout};
   }
   Packed(const Packed&) = delete;
   const hot::State* get() const { return there ? &state : nullptr; }

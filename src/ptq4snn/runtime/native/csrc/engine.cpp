@@ -118,7 +118,8 @@ void Engine::check(const Request& r) const {
   if (r.threads < 1 || r.threads > kMostThreads || r.path < 0 || r.path >= hot::kPaths)
     throw Refused("the call asks for an absurd number of threads");
   for (size_t i = 0; r.states != nullptr && i < plan_->state_bytes.size(); ++i)
-    if (r.states[i] == nullptr || r.state_bytes[i] != times(r.batch, plan_->state_bytes[i]))
+    if (r.states[i] == nullptr || r.states_to[i] == nullptr ||
+        r.state_bytes[i] != times(r.batch, plan_->state_bytes[i]))
       throw Refused("a state has another size than its neuron");
   for (size_t i = 0; i < plan_->kept.size(); ++i) {
     if (r.kept[i] == nullptr || plan_->kept[i] < 0) continue;
@@ -236,7 +237,9 @@ Call Engine::call(const Region& region, const Op& op, const Image& image, uint8_
   c.x_stride = r.batch * r.numbers;
   if (op.state >= 0 && r.states != nullptr) {
     c.state_bytes = plan_->state_bytes[(size_t)op.state];
-    c.state = r.states[op.state] + image.number * c.state_bytes;
+    const int64_t at = image.number * c.state_bytes;
+    c.state_to = r.states_to[op.state] + at;
+    c.state = image.step == 0 ? r.states[op.state] + at : c.state_to;  // of a loop: what the step before has left
   }
   if (op.kind == kKeep && r.kept[op.slot] != nullptr) {
     const Value& v = plan_->values[(size_t)op.sources[0]];

@@ -101,7 +101,8 @@ struct StateLayout {
 };
 
 struct State {
-  uint8_t* data;  // [positions][row_bytes]
+  const uint8_t* from;  // [positions][row_bytes] that neurons begin with
+  uint8_t* to;          // and where they leave them; may be the same
   const StateLayout* layout;
 };
 

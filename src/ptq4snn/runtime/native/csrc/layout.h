@@ -90,7 +90,8 @@ struct Request {
   int64_t numbers;
   int64_t steps;
   int64_t first_step;
-  uint8_t* const* states;  // by state: [batch][bytes of a sample], or null: from rest
+  const uint8_t* const* states;  // by state: [batch][bytes of a sample], or null: from rest
+  uint8_t* const* states_to;  // where the call leaves them; may be the same
   const int64_t* state_bytes;  // bytes behind each of them
   int64_t* const* kept;  // by slot: [steps][batch][positions][channels], no steps without time
   const int64_t* kept_numbers;  // numbers behind each of them

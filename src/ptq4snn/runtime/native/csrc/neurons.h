@@ -50,7 +50,7 @@ static void store_state(const Call& call) {
   const View& in = call.in[0];
   int64_t* flat = reinterpret_cast<int64_t*>(call.scratch);
   for (int p = 0; p < in.positions; ++p) decode(in, p, 0, flat + (int64_t)p * in.channels);
-  pack_state(call.op->fields, flat, call.state);
+  pack_state(call.op->fields, flat, call.state_to);
 }
 
 // x in units, corrected where it is a sum over other steps than at calibration.
@@ -227,11 +227,10 @@ static void neuron_any(const Call& call, int begin, int end) {
   const bool loaded = op.inputs == 2;
   Piece piece{call.scratch};
   int64_t *x = piece.take<int64_t>(n), *v = piece.take<int64_t>(n), *s = piece.take<int64_t>(n);
-  uint8_t* state = op.state < 0 ? nullptr : call.state;
+  const bool kept = op.state >= 0 && call.state != nullptr;
   for (int p = begin; p < end; ++p) {
     for (int c = 0; c < n; ++c) v[c] = 0;
-    uint8_t* row = state == nullptr ? nullptr : state + p * op.fields.bytes;
-    if (row != nullptr) unpack_state(op.fields, row, v);
+    if (kept) unpack_state(op.fields, call.state + p * op.fields.bytes, v);
     if (loaded) decode(call.in[1], p, 0, v);
     const int first = first_channel(op.neuron, p, n);
     for (int t = 0; t < call.out.steps; ++t) {
@@ -241,7 +240,7 @@ static void neuron_any(const Call& call, int begin, int end) {
       encode(call.out, p, t, s);
       if (op.second >= 0 && !op.neuron.carried) encode(call.second, p, t, x);
     }
-    if (row != nullptr) pack_state(op.fields, v, row);
+    if (kept) pack_state(op.fields, v, call.state_to + p * op.fields.bytes);
     if (loaded) encode(call.in[1], p, 0, v);
   }
 }

@@ -25,6 +25,16 @@ static void project(const hot::Kernels& k, const Call& call, int begin, int end)
     k.grouped_rows(g, in.source, call.out.steps, out, begin, end, scratch_of(call));
 }
 
+// Packed states of some channels; the engine asks for them only where rows are fields of one width in their order.
+static void keep_words(int channel, int channels, Packed& p) {
+  for (int i = 0; i < hot::kHotWidthCount; ++i) {
+    if (p.layout.count[i] == 0) continue;
+    const int64_t bytes = (int64_t)channel * hot::kHotWidths[i] / 8;
+    p.state.from += bytes, p.state.to += bytes;
+    p.layout.count[i] = channels;
+  }
+}
+
 // A projection and its neurons of some words of their channels, as if there were no others.
 static void keep_words(const Call& call, hot::Layer& l, hot::Neuron& n) {
   const int channel = 64 * call.word;
@@ -45,12 +55,14 @@ static int64_t spike_bytes(const Call& call, int range) {
 static void project_words(const hot::Kernels& k, const Call& call, const Input& in, hot::Layer layer,
                           hot::Neuron neuron, int begin, int end) {
   keep_words(call, layer, neuron);
+  Packed state(call);
+  if (state.there) keep_words(64 * call.word, layer.cout, state);
   const int64_t own = spike_bytes(call, end - begin), steps = call.out.steps, words = words_of(layer.cout);
   uint64_t* const spikes = reinterpret_cast<uint64_t*>(call.scratch);
   const hot::NeuronOut out = {
       reinterpret_cast<uint64_t*>(reinterpret_cast<uintptr_t>(spikes) - (uintptr_t)(begin * steps * words * 8)),
       nullptr};
-  k.project_neuron(layer, neuron, in.source, (int)steps, 0, out, nullptr, images_of(call), begin, end,
+  k.project_neuron(layer, neuron, in.source, (int)steps, 0, out, state.get(), images_of(call), begin, end,
                    {call.scratch + own, (size_t)(call.scratch_bytes - own)});
   const uint64_t* from = spikes;
   for (int p = begin; p < end; ++p)

@@ -72,7 +72,7 @@ struct Case {
       state_pointers.push_back(s.data());
       state_bytes.push_back((int64_t)s.size());
     }
-    request.states = wanted ? state_pointers.data() : nullptr;
+    request.states = request.states_to = wanted ? state_pointers.data() : nullptr;
     request.state_bytes = state_bytes.data();
   }
 

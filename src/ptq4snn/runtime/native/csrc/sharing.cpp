@@ -22,6 +22,16 @@ bool goes_by_words(const Plan& plan, const Op& op) {
   return sum && is_planes(format(op.output)) && is_planes(format(op.sources[0])) && is_planes(format(op.sources[1]));
 }
 
+// Whether the states of some words can be read and written beside those of others: fields of one width in their order,
+// in lines of their own.
+bool states_go_by_words(const Op& op, int64_t words) {
+  if (op.state < 0) return true;
+  const Fields& f = op.fields;
+  for (int i = 0; i < kWidthCount && !f.order && !f.zero; ++i)
+    if (f.widths[i] == f.count) return f.count % 64 == 0 && kWidths[i] % 4 == 0 && kWidths[i] * words % 8 == 0;
+  return false;
+}
+
 // Taps of a projection that can meet at one input position.
 int64_t meeting_taps(const hot::Window& w, int64_t taps) {
   for (int a = 0; a < w.rank; ++a) taps = (taps + w.axes[a].stride - 1) / w.axes[a].stride;
@@ -78,13 +88,14 @@ void Engine::work_on_rows(const Region& region, int thread, int64_t phase, const
 // largest projection has taps and words enough for the sums that the kernels keep at once.
 bool Engine::splits_words(const Region& region) const {
   if (request_.threads == 1 || region.words == 0 || region.words % request_.threads != 0) return false;
-  if (request_.states != nullptr || expanded_.bytes() > 0) return false;
+  if (expanded_.bytes() > 0) return false;
   int64_t most = 0;
   bool fills = false;
   for (int i = region.begin; i < region.end; ++i) {
     const Op& op = plan_->ops[(size_t)i];
     const Projection& w = op.project;
     if (op.kind == kKeep && request_.kept[op.slot] != nullptr) return false;
+    if (request_.states != nullptr && !states_go_by_words(op, region.words / request_.threads)) return false;
     if (op.kind != kProjectNeuron || (int64_t)w.taps * w.cin < most) continue;
     most = (int64_t)w.taps * w.cin;
     fills = meeting_taps(w.window, w.taps) * region.words / request_.threads >= kSums;
@@ -95,7 +106,7 @@ bool Engine::splits_words(const Region& region) const {
 // Where the share of a thread begins among the rows of one image: shares of whole lines, that cost about the same.
 // Spikes are not everywhere as many; what a row costs besides them is worth kOfRow of them for each word and step.
 int Engine::share(const Region& region, const Image& image, int64_t thread) const {
-  constexpr int kSegments = 64, kOfRow = 8;
+  constexpr int kSegments = 64, kOfRow = 16;
   const int64_t threads = request_.threads, even = region.work * thread / threads;
   const Op& op = plan_->ops[(size_t)region.begin];
   const hot::Window& w = op.project.window;

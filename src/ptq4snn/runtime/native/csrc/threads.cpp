@@ -1,5 +1,7 @@
 #include "threads.h"
 
+#include <chrono>
+
 #include <pthread.h>
 #include <unistd.h>
 
@@ -7,7 +9,8 @@ namespace ptq {
 
 namespace {
 
-constexpr int kLooks = 4000;
+constexpr std::chrono::microseconds kLooking{50};
+constexpr int kLooks = 16;  // between two at the clock
 
 inline void rest_a_moment() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -20,10 +23,13 @@ inline void rest_a_moment() {
 // Whether something came to be while we looked; to sleep and to be woken takes longer than most of what is waited for.
 template <class Is>
 bool look(const Is& is) {
-  for (int i = 0; i < kLooks; ++i) {
-    if (is()) return true;
-    rest_a_moment();
-  }
+  const auto until = std::chrono::steady_clock::now() + kLooking;
+  do {
+    for (int i = 0; i < kLooks; ++i) {
+      if (is()) return true;
+      rest_a_moment();
+    }
+  } while (std::chrono::steady_clock::now() < until);
   return false;
 }
 

@@ -53,10 +53,9 @@ static void time_sum(const Call& call, int begin, int end) {
   Piece piece{call.scratch};
   int64_t *own = piece.take<int64_t>(n), *row = piece.take<int64_t>(n);
   for (int p = begin; p < end; ++p) {
-    uint8_t* state = call.state == nullptr ? nullptr : call.state + (int64_t)p * n * 8;
     int64_t* sum = call.out.format == kI64 ? reinterpret_cast<int64_t*>(row_of_mutable(call.out, p, 0)) : own;
     std::memset(sum, 0, (size_t)n * 8);
-    if (state != nullptr) std::memcpy(sum, state, (size_t)n * 8);
+    if (call.state != nullptr) std::memcpy(sum, call.state + (int64_t)p * n * 8, (size_t)n * 8);
     if (in.format == kI16) {
       sum_steps<int16_t>(in, p, call.steps, sum);
     } else if (in.format == kI32) {
@@ -67,7 +66,7 @@ static void time_sum(const Call& call, int begin, int end) {
         for (int c = 0; c < n; ++c) sum[c] += row[c];
       }
     }
-    if (state != nullptr) std::memcpy(state, sum, (size_t)n * 8);
+    if (call.state != nullptr) std::memcpy(call.state_to + (int64_t)p * n * 8, sum, (size_t)n * 8);
     if (sum == own) encode(call.out, p, 0, sum);
   }
 }

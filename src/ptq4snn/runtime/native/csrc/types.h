@@ -110,7 +110,8 @@ struct Call {
   int64_t in_bytes, out_bytes, second_bytes, state_bytes;  // from one image to the next; in_bytes of the first input
   const float* x;                                          // input of the image [steps or 1][stride]
   int64_t x_stride;                                        // numbers between two steps
-  uint8_t* state;                                          // packed state of the image, or null
+  const uint8_t* state;                                    // packed state that the image begins with, or null
+  uint8_t* state_to;                                       // and where it is left; may be the same
   int64_t* kept;                                           // where a kept value goes, or null
   int64_t kept_stride;                                     // numbers between two steps
   uint8_t* scratch;                                        // of the thread, aligned to 64

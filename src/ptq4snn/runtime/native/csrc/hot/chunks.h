@@ -9,7 +9,7 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-constexpr int kChunkRows = 9;  // rows of 64 bytes for each input channel: 36 KB
+constexpr int kChunkRows = kBytes == 32 ? 6 : 9;  // rows of 64 bytes for each input channel: 24 KB, 36 KB
 
 struct Chunk {
   int tap_class;
@@ -19,6 +19,12 @@ struct Chunk {
 };
 
 static inline int balanced(int n, int most) { return parts(n, parts(n, most)); }
+
+// Taps of a chunk: whole rows of three where the class has such, for sums that slide (slide.h).
+static inline int taps_each(int ranks, int halves) {
+  const int most = max_int(1, kChunkRows / halves), each = balanced(ranks, most);
+  return ranks % 3 == 0 ? min_int((int)round_up(each, 3), most) : each;
+}
 
 // All chunks of a projection one after another; words are innermost. `halves`: rows of a tap and tile.
 struct Chunks {
@@ -37,7 +43,7 @@ struct Chunks {
 
   void open_class() {
     const int ranks = class_start[now.tap_class + 1] - class_start[now.tap_class];
-    ranks_each = balanced(ranks, max_int(1, kChunkRows / halves));
+    ranks_each = taps_each(ranks, halves);
     tiles_each = balanced(tiles, max_int(1, kChunkRows / halves / ranks_each));
     now.rank = class_start[now.tap_class], now.tile = 0;
     set_sizes();

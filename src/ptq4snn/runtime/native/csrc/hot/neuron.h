@@ -27,8 +27,15 @@ static inline Way way_of(const Neuron& n, const NeuronOut& out) {
 
 template <class X, bool Hard>
 static void neuron_choose(const NeuronCall& call, const Currents<X>& x, int unit, Way way) {
-  if (way == Way::Float)
-    return call.v.data ? neuron_float<X, Hard, true>(call, x, unit) : neuron_float<X, Hard, false>(call, x, unit);
+  if (way == Way::Float) {
+    switch (call.v.bits()) {
+      case 4: return neuron_float<X, Hard, 4>(call, x, unit);
+      case 8: return neuron_float<X, Hard, 8>(call, x, unit);
+      case 16: return neuron_float<X, Hard, 16>(call, x, unit);
+      case 32: return neuron_float<X, Hard, 32>(call, x, unit);
+      default: return neuron_float<X, Hard, 0>(call, x, unit);
+    }
+  }
   if (call.n.dither) {
     way == Way::Plain ? neuron_unit<X, Hard, Form::Plain, true>(call, x, unit)
                       : neuron_unit<X, Hard, Form::General, true>(call, x, unit);

@@ -14,11 +14,12 @@ static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) 
   const Neuron& n = call.n;
   const int c0 = call.channel + unit;
   const BitsOut spikes(call, unit);
+  const Held held = call.v.behind(0, unit);
   for (int p = call.begin; p < call.end; ++p) {
-    int32_t v[kUnit] = {};
+    i32v v[kUnitVectors] = {};
     int64_t s[kUnit];
-    for (int k = 0; call.v.data && k < kUnit; k += kLanes) store(v + k, call.v.get(p - call.begin, unit + k));
-    for (int i = 0; i < kUnit; ++i) s[i] = v[i];
+    held.get_any(p - call.begin, v);
+    for (int i = 0; i < kUnit; ++i) s[i] = v[i / kLanes][i % kLanes];
     for (int t = 0; t < call.steps; ++t) {
       const X* row = x.at(p - call.begin, t) + unit;
       uint32_t bits = 0;
@@ -41,8 +42,8 @@ static void neuron_wide(const NeuronCall& call, const Currents<X>& x, int unit) 
       if (call.out.spikes) spikes.put(bits, ((int64_t)(p - call.begin) * call.steps + t) * spikes.row);
       if (call.out.potential) put_potential(call, p, t, unit, potential);
     }
-    for (int i = 0; i < kUnit; ++i) v[i] = (int32_t)s[i];
-    for (int k = 0; call.v.data && k < kUnit; k += kLanes) call.v.put(p - call.begin, unit + k, load<i32v>(v + k));
+    for (int i = 0; i < kUnit; ++i) v[i / kLanes][i % kLanes] = (int32_t)s[i];
+    held.put_any(p - call.begin, v);
   }
 }
 
@@ -91,17 +92,19 @@ static inline void integer_positions(const NeuronCall& call, const Currents<X>& 
                                      int p, const BitsOut& spikes) {
   const Neuron& n = call.n;
   constexpr int K = kUnitVectors;
-  i32v v[P][K], bias[P][K];
+  const Held held = call.v.behind(0, unit);
+  i32v v[P][K] = {}, bias[P][K];
   u32v phases[P][K] = {};
-  for (int i = 0; i < P; ++i)
+  for (int i = 0; i < P; ++i) {
+    held.get_any(p + i - call.begin, v[i]);
     for (int k = 0; k < K; ++k) {
-      v[i][k] = call.v.data ? call.v.get(p + i - call.begin, unit + k * kLanes) : i32v{};
       bias[i][k] = load<i32v>(x.bias_at(p + i) + unit + k * kLanes);
       for (int j = 0; dither && j < kLanes; ++j) {
         const int c = call.channel + unit + k * kLanes + j;
         if (c < n.channels) phases[i][k][j] = element_phase(element_of(n, p + i, c));
       }
     }
+  }
   for (int t = 0; t < call.steps; ++t)
     for (int i = 0; i < P; ++i) {
       const X* row = x.at(p + i - call.begin, t) + unit;
@@ -128,8 +131,7 @@ static inline void integer_positions(const NeuronCall& call, const Currents<X>& 
       if (call.out.spikes) spikes.put(bits, ((int64_t)(p + i - call.begin) * call.steps + t) * spikes.row);
       if (call.out.potential) put_potential(call, p + i, t, unit, reinterpret_cast<const int32_t*>(a));
     }
-  for (int i = 0; call.v.data && i < P; ++i)
-    for (int k = 0; k < K; ++k) call.v.put(p + i - call.begin, unit + k * kLanes, v[i][k]);
+  for (int i = 0; i < P; ++i) held.put_any(p + i - call.begin, v[i]);
 }
 
 template <class X, bool Hard, Form form, bool dither>

@@ -39,7 +39,7 @@ struct NeuronRows {
     x.shift = 0, x.bias = no_bias(), x.bias_row = nullptr, x.bias_stride = 0;
     for (int c = 0; c < n.channels; c += kTile) {
       x.rows = rows + c;
-      const Held held = states.held.from_position(begin - first).from_channel(c);
+      const Held held = states.held.behind(begin - first, c);
       const NeuronCall call = {n, steps, first_step, out, begin, end, c, held};
       neuron_tile(call, x, way);
     }
@@ -71,7 +71,7 @@ struct NeuronRows {
 
 static size_t neuron_scratch(const Neuron& n, int steps, int range, bool state) {
   Arena arena = {nullptr, 0};
-  const State some = {nullptr, nullptr};
+  const State some = {};
   const int block = neuron_block(n, steps, range);
   States states(state ? &some : nullptr, n.channels, block, arena);
   arena.take<int32_t>((size_t)block * steps * round_up(n.channels, kUnit));

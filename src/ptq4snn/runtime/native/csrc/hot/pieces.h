@@ -22,7 +22,7 @@ static int most_pieces(const Runs& runs, int halves, int positions) {
   int most = 0;
   for (int c = 0; c < runs.classes; ++c) {
     const int ranks = runs.class_start[c + 1] - runs.class_start[c];
-    const int across = kChunkRows / balanced(ranks, kChunkRows / halves);
+    const int across = kChunkRows / taps_each(ranks, halves);
     int n = 0;
     for (const int32_t* at = runs.begin(c); at < runs.end(c); at = Run(at).end()) {
       const Run run(at);

@@ -137,7 +137,7 @@ static size_t any_dense_scratch(const Layer& l, const Source& s, int positions, 
 
 static size_t project_scratch(const Layer& l, const Source& s, int, int range, bool state, int count) {
   Arena kept = {nullptr, 0};
-  const State some = {nullptr, nullptr};
+  const State some = {};
   States states(state ? &some : nullptr, l.cout, range, kept);
   const int positions = input_room(l, s, range);
   const bool events = can_use_events(l, s);

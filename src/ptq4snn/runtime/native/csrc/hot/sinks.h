@@ -59,7 +59,7 @@ struct NeuronSink {
 
   void image(int i) {
     out = {moved(first.spikes, i * images.out), moved(first.potential, i * images.potential)};
-    if (kept) state.data = kept->data + i * images.state;
+    if (kept) state.from = kept->from + i * images.state, state.to = kept->to + i * images.state;
   }
 
   void open(int begin, int end) { states.open(begin, end); }
@@ -67,7 +67,7 @@ struct NeuronSink {
 
   template <class X>
   void tile(int channel, int begin, int end, const X* sums, int source_steps, int stride) {
-    const NeuronCall call = {n, steps, first_step, out, begin, end, channel, states.held.from_channel(channel)};
+    const NeuronCall call = {n, steps, first_step, out, begin, end, channel, states.held.behind(0, channel)};
     neuron_tile(call, currents_of(l, sums, source_steps, stride, channel), way);
   }
 };

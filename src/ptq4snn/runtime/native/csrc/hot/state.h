@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fields.h"
+#include "held.h"
 
 namespace ptq {
 namespace hot {
@@ -113,30 +114,6 @@ static inline void pack_row(const StateLayout& s, const int32_t* v, int32_t* fie
   }
 }
 
-// States of a block of positions as neurons read and write them: int8, int16 or int32, whole units of channels.
-struct Held {
-  char* data;      // of the first position and channel; null: neurons begin at 0 and nothing is kept
-  int width;       // bytes of a number
-  int64_t stride;  // numbers between two positions
-
-  Held from_position(int p) const { return {data ? data + p * stride * width : nullptr, width, stride}; }
-  Held from_channel(int c) const { return {data ? data + (int64_t)c * width : nullptr, width, stride}; }
-
-  i32v get(int p, int c) const {
-    const char* at = data + (p * stride + c) * width;
-    if (width == 1) return load_lanes(reinterpret_cast<const int8_t*>(at));
-    if (width == 2) return load_lanes(reinterpret_cast<const int16_t*>(at));
-    return load_lanes(reinterpret_cast<const int32_t*>(at));
-  }
-
-  void put(int p, int c, const i32v& x) const {
-    char* at = data + (p * stride + c) * width;
-    if (width == 1) return store_lanes(reinterpret_cast<int8_t*>(at), x);
-    if (width == 2) return store_lanes(reinterpret_cast<int16_t*>(at), x);
-    store_lanes(reinterpret_cast<int32_t*>(at), x);
-  }
-};
-
 // v = x + zero, and back; null: no zero points.
 static inline void add_zeros(const int8_t* x, const int32_t* zero, int n, int32_t* __restrict v) {
   if (zero)
@@ -240,54 +217,58 @@ struct States {
 
   void set_form(const StateLayout& s, int stride) {
     const bool plain = !s.order && !s.zero && channels % kUnit == 0 && fields_of(s) == channels;
-    for (int i = 0; plain && i < 3; ++i)  // 32, 16 and 8 bits
-      if (s.count[i] == channels) form = Form::InPlace, held = {nullptr, kHotWidths[i] / 8, channels};
-    for (int i = 3; plain && i < kHotWidthCount; ++i)  // 4 and 2 bits, without a gap
-      if (s.count[i] == channels && kHotWidths[i] != 3)
-        form = Form::Block, width = kHotWidths[i], held = {memory, 1, channels};
+    for (int i = 0; plain && i < kHotWidthCount; ++i)
+      if (s.count[i] == channels && Held::reads(kHotWidths[i]))
+        form = Form::InPlace, held = Held(nullptr, kHotWidths[i], s.row_bytes);
+    for (int i = 0; plain && i < kHotWidthCount; ++i)  // rows of 2 bits, without a gap
+      if (s.count[i] == channels && kHotWidths[i] == 2)
+        form = Form::Block, width = kHotWidths[i], held = Held(memory, 8, channels);
     if (form != Form::None) return;
     form = !rows.set(&s) ? Form::Any : s.zero ? Form::Small : Form::Bytes;
-    held = {memory, form == Form::Bytes ? 1 : 4, stride};
+    held = form == Form::Bytes ? Held(memory, 8, stride) : Held(memory, 32, 4 * (int64_t)stride);
   }
 
-  uint8_t* row(int p) const { return state->data + (int64_t)p * state->layout->row_bytes; }
+  int64_t row(int p) const { return (int64_t)p * state->layout->row_bytes; }  // in bytes
 
   void open(int begin, int end) {
     if (!state) return;
-    if (form == Form::InPlace) return (void)(held.data = reinterpret_cast<char*>(row(begin)));
+    const uint8_t* const first = state->from + row(begin);
+    if (form == Form::InPlace) return held.set(first, state->to + row(begin));
     uint8_t* all = reinterpret_cast<uint8_t*>(memory);
-    if (form == Form::Block) return read_block(row(begin), width, (int64_t)(end - begin) * channels, all);
+    if (form == Form::Block) return read_block(first, width, (int64_t)(end - begin) * channels, all);
     const int read = (int)round_up(channels, kUnit);  // what neurons read
     for (int p = begin; p < end; ++p) {
-      char* at = memory + (p - begin) * held.stride * held.width;
+      uint8_t* at = all + held.place(p - begin, 0);
       int32_t* v = reinterpret_cast<int32_t*>(at);
+      const uint8_t* const packed = state->from + row(p);
       const int64_t room = row(end) - row(p);
       if (form == Form::Bytes) {
-        rows.unpack(row(p), room, reinterpret_cast<uint8_t*>(at));
+        rows.unpack(packed, room, at);
         continue;
       }
       for (int c = channels; c < read; ++c) v[c] = 0;
       if (form == Form::Small)
-        add_zeros(reinterpret_cast<int8_t*>(rows.unpack(row(p), room, nullptr)), state->layout->zero, channels, v);
+        add_zeros(reinterpret_cast<int8_t*>(rows.unpack(packed, room, nullptr)), state->layout->zero, channels, v);
       else
-        unpack_row(*state->layout, row(p), fields, v);
+        unpack_row(*state->layout, packed, fields, v);
     }
   }
 
   void close(int begin, int end) {
     if (!state || form == Form::InPlace) return;
     const uint8_t* all = reinterpret_cast<const uint8_t*>(memory);
-    if (form == Form::Block) return write_block(row(begin), width, (int64_t)(end - begin) * channels, all);
+    if (form == Form::Block) return write_block(state->to + row(begin), width, (int64_t)(end - begin) * channels, all);
     for (int p = begin; p < end; ++p) {
-      const char* at = memory + (p - begin) * held.stride * held.width;
+      const uint8_t* at = all + held.place(p - begin, 0);
       const int32_t* v = reinterpret_cast<const int32_t*>(at);
+      uint8_t* const packed = state->to + row(p);
       const int64_t room = row(end) - row(p);
       if (form == Form::Any) {
-        pack_row(*state->layout, v, fields, row(p));
+        pack_row(*state->layout, v, fields, packed);
         continue;
       }
       if (form == Form::Small) take_zeros(v, state->layout->zero, channels, rows.bytes);
-      rows.pack(form == Form::Small ? rows.bytes : reinterpret_cast<const uint8_t*>(at), room, row(p));
+      rows.pack(form == Form::Small ? rows.bytes : at, room, packed);
     }
   }
 };
