@@ -345,7 +345,7 @@ def test_many_weights_are_kept_in_eight_bits(
     x = torch.randint(0, 3, shape).float()
     with torch.no_grad():
         assert torch.equal(packed(x), floats(x)) and packed(x).dtype == floats(x).dtype
-    assert torch.equal(packed.weight, floats.weight)  # type: ignore[arg-type]
+    assert torch.equal(packed.weight, floats.weight)
     assert inner.weight.dtype == torch.int8  # the floats of a call are gone
     few = QuantProjection(module, floats.plan, integers[:, :1], bias.double(), Clock(), 4)
     assert few.inner.weight.is_floating_point()  # type: ignore[operator]
@@ -353,8 +353,8 @@ def test_many_weights_are_kept_in_eight_bits(
 
 def test_a_border_map_of_weights_in_eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     module = nn.Conv2d(2, 3, 3, padding=1)
-    read = InputPlan((0.5, 0.25), (0, 0), (3 * 2**16, 5 * 2**16))
-    floats, weight, bias = make(module, role="pair", input=read)
+    read = InputPlan((0.5, 0.25), (3 * 2**16, 5 * 2**16), False)
+    floats, weight, bias = make(module, input=read, bound=2**23)
     monkeypatch.setattr(projection, "MANY", 1)
     packed = QuantProjection(module, floats.plan, weight.to(torch.int8), bias.double(), Clock(), 4)
     x = torch.rand(2, 2, 5, 5)
