@@ -64,8 +64,10 @@ struct Pairs {
   static constexpr int group = 2;
 
   static i32v dot(i32v acc, i32v x, i32v w) {
-#if defined(PTQ_AVX512)
+#if defined(PTQ_VNNI)
     return (i32v)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)x, (__m512i)w);
+#elif defined(PTQ_AVX512)
+    return (i32v)((u32v)acc + (u32v)_mm512_madd_epi16((__m512i)x, (__m512i)w));
 #else
     return (i32v)((u32v)acc + (u32v)_mm256_madd_epi16((__m256i)x, (__m256i)w));
 #endif
