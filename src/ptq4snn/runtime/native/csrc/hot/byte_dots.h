@@ -115,9 +115,9 @@ static inline void run_bytes(const Dots<uint8_t, int8_t>& d, int most) {
 }
 #endif
 
-#if defined(PTQ_AVX512)
-// Byte order of a row from which interleaving gives 16 channels in order: at 16 L + 4 q + d channel 16 q + 4 L + d.
+// Four rows, of which `valid` are there, as [64 channels][4].
 #if defined(PTQ_VBMI)
+// Byte order of a row from which interleaving gives 16 channels in order: at 16 L + 4 q + d channel 16 q + 4 L + d.
 static inline __m512i byte_order() {
   alignas(64) uint8_t order[kTile];
   for (int j = 0; j < kTile; ++j) {
@@ -127,19 +127,6 @@ static inline __m512i byte_order() {
   return _mm512_load_si512(order);
 }
 
-static inline __m512i ordered(__m512i order, __m512i row) { return _mm512_permutexvar_epi8(order, row); }
-#else
-static inline __m512i byte_order() {
-  return _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
-}
-
-// Lane L takes bytes 8 L to 8 L + 7 and those 32 further on.
-static inline __m512i ordered(__m512i order, __m512i row) {
-  const __m512i lanes = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), row);
-  return _mm512_shuffle_epi8(lanes, order);
-}
-#endif
-
 static inline __m512i row_bytes(const uint8_t* tile, int64_t row, int bits) {
   if (!is_nibbles(bits))  // minus 128
     return _mm512_xor_si512(_mm512_loadu_si512(tile + row * kTile), _mm512_set1_epi8((char)128));
@@ -148,12 +135,11 @@ static inline __m512i row_bytes(const uint8_t* tile, int64_t row, int bits) {
   return _mm512_sub_epi8(_mm512_and_si512(x, _mm512_set1_epi8(15)), _mm512_set1_epi8(8));
 }
 
-// Four rows, of which `valid` are there, as [64 channels][4].
 static inline void interleave_rows(const uint8_t* tile, int64_t row, int valid, int bits, int8_t* out) {
   const __m512i order = byte_order();
   __m512i r[4];
   for (int i = 0; i < 4; ++i)
-    r[i] = i < valid ? ordered(order, row_bytes(tile, row + i, bits)) : _mm512_setzero_si512();
+    r[i] = i < valid ? _mm512_permutexvar_epi8(order, row_bytes(tile, row + i, bits)) : _mm512_setzero_si512();
   const __m512i a = _mm512_unpacklo_epi8(r[0], r[1]), b = _mm512_unpackhi_epi8(r[0], r[1]);
   const __m512i c = _mm512_unpacklo_epi8(r[2], r[3]), d = _mm512_unpackhi_epi8(r[2], r[3]);
   _mm512_storeu_si512(out, _mm512_unpacklo_epi16(a, c));
@@ -163,15 +149,13 @@ static inline void interleave_rows(const uint8_t* tile, int64_t row, int valid, 
 }
 #else
 static inline void interleave_rows(const uint8_t* tile, int64_t row, int valid, int bits, int8_t* out) {
-  int8_t w[4][kTile] = {};
-  for (int i = 0; i < valid; ++i) decode_row(tile, row + i, bits, w[i]);
-  for (int c = 0; c < kTile; c += 16, out += 64) {
-    __m128i r[4];
-    for (int i = 0; i < 4; ++i) r[i] = load<__m128i>(w[i] + c);
-    const __m128i a = _mm_unpacklo_epi8(r[0], r[1]), b = _mm_unpackhi_epi8(r[0], r[1]);
-    const __m128i e = _mm_unpacklo_epi8(r[2], r[3]), f = _mm_unpackhi_epi8(r[2], r[3]);
-    store(out, _mm_unpacklo_epi16(a, e)), store(out + 16, _mm_unpackhi_epi16(a, e));
-    store(out + 32, _mm_unpacklo_epi16(b, f)), store(out + 48, _mm_unpackhi_epi16(b, f));
+  int16_t* to = reinterpret_cast<int16_t*>(out);
+  for (int v = 0; v < kTileVectors; ++v, to += kBytes) {
+    u16v r[4];
+    for (int i = 0; i < 4; ++i)
+      r[i] = i < valid ? (u16v)((u8v)row_register(tile, row + i, bits, v) - (uint8_t)weight_offset(bits)) : u16v{};
+    store_pairs((r[0] & 255) | r[1] << 8, (r[2] & 255) | r[3] << 8, to);
+    store_pairs(r[0] >> 8 | (r[1] & 0xff00), r[2] >> 8 | (r[3] & 0xff00), to + kTile);
   }
 }
 #endif
