@@ -7,9 +7,9 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-// Parameters of 16 channels.
+// Parameters of K registers of channels.
+template <int K>
 struct FloatUnit {
-  static constexpr int K = kUnitVectors;
   f32v theta[K], rho[K], charge[K], settle[K], lo[K], hi[K], factor;
 
   FloatUnit(const Neuron& n, int channel, int shift) {
@@ -28,10 +28,9 @@ struct FloatUnit {
 // Integers in floats: exact where every number stays below 2^24. Three operations less than in integers, because a sum
 // with 1.5 * 2^23 rounds half to even. Rounding comes after the clip: the limits are integers, so the order does not
 // matter. P positions side by side hide the latency of a step. `keep`: there is a state before and after.
-template <int P, class X, bool Hard, bool keep>
-static inline void float_positions(const NeuronCall& call, const Currents<X>& x, const FloatUnit& n, int unit, int p,
+template <int P, int K, class X, bool Hard, bool keep>
+static inline void float_positions(const NeuronCall& call, const Currents<X>& x, const FloatUnit<K>& n, int unit, int p,
                                    BitsOut spikes) {
-  constexpr int K = kUnitVectors;
   const f32v magic = f32v{} + 12582912.0f;
   const X* row = x.rows + (int64_t)(p - call.begin) * x.position + unit;
   const int64_t image = spikes.row * call.steps;
@@ -60,14 +59,21 @@ static inline void float_positions(const NeuronCall& call, const Currents<X>& x,
     for (int k = 0; k < K; ++k) call.v.put(p + i - call.begin, unit + k * kLanes, to_int(v[i][k]));
 }
 
-template <class X, bool Hard, bool keep>
-static void neuron_float(const NeuronCall& call, const Currents<X>& x, int unit) {
-  constexpr int P = kBytes == 64 ? 4 : 1;
-  const FloatUnit n(call.n, call.channel + unit, x.shift);
+template <int P, int K, class X, bool Hard, bool keep>
+static void float_unit(const NeuronCall& call, const Currents<X>& x, int unit) {
+  const FloatUnit<K> n(call.n, call.channel + unit, x.shift);
   const BitsOut spikes(call, unit);
   int p = call.begin;
-  for (; p + P <= call.end; p += P) float_positions<P, X, Hard, keep>(call, x, n, unit, p, spikes);
-  for (; p < call.end; ++p) float_positions<1, X, Hard, keep>(call, x, n, unit, p, spikes);
+  for (; p + P <= call.end; p += P) float_positions<P, K, X, Hard, keep>(call, x, n, unit, p, spikes);
+  for (; p < call.end; ++p) float_positions<1, K, X, Hard, keep>(call, x, n, unit, p, spikes);
+}
+
+// Where half of a unit is all that exists, registers for the other half are left to more positions.
+template <class X, bool Hard, bool keep>
+static void neuron_float(const NeuronCall& call, const Currents<X>& x, int unit) {
+  if constexpr (kUnitVectors > 1 && !keep)
+    if (call.valid() - unit <= kUnit / 2) return float_unit<2, kUnitVectors / 2, X, Hard, keep>(call, x, unit);
+  float_unit<kBytes == 64 ? 4 : 1, kUnitVectors, X, Hard, keep>(call, x, unit);
 }
 
 }  // namespace PTQ_ISA
