@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 from runtime_parts import page, parts
-from runtime_parts.cases import MAIN, Case, Ready, ready, synthetic, trained
+from runtime_parts.cases import MAIN, Case, Ready, narrow, ready, synthetic, trained
 from runtime_parts.machine import BASELINES, VARIABLE, instructions, machine
 from runtime_parts.names import cpu_name
 from runtime_parts.small import SHAPES, small
@@ -94,7 +94,10 @@ def all_parts(a: argparse.Namespace, places: dict[str, str]) -> Iterator[Part]:
         for batch in BATCHES:
             yield f"layers/{MAIN}/{batch}", partial(layers, main, batch)
         yield f"scaling/{MAIN}", partial(parts.scaling, a.out, a.rounds)
-        yield f"widths/{MAIN}", partial(parts.widths, a.out, a.rounds)
+    for case in narrow():
+        if not a.case or case.name in a.case:
+            for batch in BATCHES:
+                yield f"widths/{case.name}/{batch}", partial(speed, case, batch)
     for shape in SHAPES:
         yield f"small/{shape}", partial(small, shape, a.out, a.rounds)
     for case in cases:
@@ -126,7 +129,9 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--data", action="append", default=[], metavar="NAME:PATH")
     p.add_argument("--case", action="append", metavar="NAME", help="only these")
-    p.add_argument("--part", action="append", metavar="KIND", help="only speed, layers, scaling, small, ...")
+    p.add_argument(
+        "--part", action="append", metavar="KIND", help="only speed, layers, scaling, widths, small, ..."
+    )
     p.add_argument(
         "--cpu-baseline", choices=list(BASELINES), help="as if the processor had no more than this"
     )

@@ -20,11 +20,12 @@ from ptq4snn.data.source import open_samples
 from ptq4snn.errors import BundleError, DataError
 from ptq4snn.models.trained import TRAINED
 from ptq4snn.modules.quantized import QuantizedModel
-from runtime_parts.networks import images, sdt_2_256, sew_resnet18, typical_first
+from runtime_parts.networks import images, sdt_2_256, sew_resnet8, sew_resnet18, typical_first
 
 SIMULATED = {"cifar10-dvs-sim": "cifar10"}  # made from the images of
 RATES = (0.05, 0.10, 0.15, 0.20)
 SDT_RATE = 0.17
+WIDTHS = (8, 16, 24, 32, 48)  # channels of narrow layers
 MAIN = "sew-resnet18, 15 %"  # memory, scaling and layers are shown for it
 TIMED = 32  # samples that a case is checked on, and timed on in part
 # biases corrected, so that the quantized network fires at the target as well
@@ -57,12 +58,12 @@ def trained() -> list[Case]:
     ]
 
 
-def wide(factor: float) -> Case:
-    """The main shape, wider or narrower."""
-    width = int(64 * factor)
-    return Case(
-        f"sew-resnet18 x{factor:g}, 15 %", partial(sew_resnet18, 0.15, width), target=0.15, calibration=32
-    )
+def narrow() -> list[Case]:
+    """Small residual networks with the same few channels in every layer."""
+    return [
+        Case(f"{width} channels, 15 %", partial(sew_resnet8, 0.15, width), target=0.15, calibration=32)
+        for width in WIDTHS
+    ]
 
 
 def narrow_stem() -> Case:

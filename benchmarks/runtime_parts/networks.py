@@ -40,6 +40,12 @@ def sew_resnet18(rate: float, width: int = 64, T: int = 4) -> nn.Module:
     return tuned(SEWResNet(widths=(width, 2 * width, 4 * width, 8 * width), T=T), rate)
 
 
+def sew_resnet8(rate: float, width: int, T: int = 4) -> nn.Module:
+    """A stem and three blocks at 32, 16 and 8 pixels, all layers of one width."""
+    shape = {"widths": (width,) * 3, "blocks": (1, 1, 1), "strides": (1, 2, 2)}
+    return tuned(SEWResNet(**shape, T=T), rate)  # type: ignore[arg-type]
+
+
 def sdt_2_256(rate: float, T: int = 4) -> nn.Module:
     return tuned(SpikeDrivenTransformer(width=256, depth=2, T=T), rate)
 

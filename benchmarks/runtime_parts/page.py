@@ -40,7 +40,7 @@ def written(path: Path, results: dict[str, Any]) -> str:
         "small": of_each(cpus, "small", small_table),
         "layers": of_each(cpus, "layers", layer_table),
         "scaling": of_each(cpus, "scaling", scaling_table),
-        "widths": of_each(cpus, "widths", scaling_table),
+        "widths": of_each(cpus, "widths", speed_table),
         "memory": of_each(cpus, "memory", memory_table),
     }
     for name, table in tables.items():
@@ -222,6 +222,6 @@ def tell(name: str, r: dict[str, Any]) -> None:
         )
     for n, row in r.get("rows", {}).items():
         print(f"  {n:22} {row['ms_per_image']:9.3f} ms an image   {row['to_batch_1']:6.2f}", flush=True)
-    if name.startswith("speed/"):
+    if name.startswith(("speed/", "widths/")):
         rate = r["rate"]
         print(f"  firing: float {rate['float']:.3f}, quantized {rate['quantized']:.3f}; {r['checks']}")

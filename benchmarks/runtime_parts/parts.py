@@ -16,7 +16,7 @@ from ptq4snn.runtime import Runtime, State, load
 from ptq4snn.runtime.measure import float_bytes, interleave, profiled
 from ptq4snn.runtime.roofline import measure_peaks, rate_of
 from runtime_parts import memory
-from runtime_parts.cases import MAIN, Ready, narrow_stem, ready, synthetic, wide
+from runtime_parts.cases import MAIN, Ready, narrow_stem, ready, synthetic
 from runtime_parts.contenders import contenders
 from runtime_parts.machine import instructions
 from runtime_parts.networks import firing_rates
@@ -97,15 +97,6 @@ def scaling(folder: Path, rounds: int) -> dict[str, Any]:
         "expanded weights, batch 1, 2 threads": (partial(more_two, x[:1]), 1),
         "expanded weights, streaming, batch 1": (partial(steps, expanded), 1),
     }
-    return against_one(runs, rounds)
-
-
-def widths(folder: Path, rounds: int) -> dict[str, Any]:
-    """The main shape, narrower and wider."""
-    main = ready(next(c for c in synthetic() if c.name == MAIN), folder, {})
-    runs: dict[str, tuple[Callable[[], object], int]] = {}
-    for name, r in (("batch 1", main), *((f"width x{f:g}", ready(wide(f), folder, {})) for f in (0.5, 2.0))):
-        runs[name] = (partial(load(r.bundle, instructions()), r.x[:1].numpy()), 1)
     return against_one(runs, rounds)
 
 

@@ -155,6 +155,11 @@ def test_every_level_that_the_machine_has_is_there() -> None:
     """A level whose sources do not compile would be left out without a word."""
     info = Path("/proc/cpuinfo")
     flags = set(info.read_text().split()) if info.exists() else set()
-    wanted = {"avx2": {"avx2", "fma", "bmi2"}, "avx512": {"avx512vbmi", "avx512_vbmi2", "avx512_vnni"}}
+    wanted = {
+        "avx2": {"avx2", "fma", "bmi2"},
+        "avx512bw": {"avx512bw", "avx512vl", "avx512dq"},
+        "avx512vnni": {"avx512bw", "avx512vl", "avx512dq", "avx512_vnni"},
+        "avx512": {"avx512vbmi", "avx512_vbmi2", "avx512_vnni"},
+    }
     for level, needs in wanted.items():
         assert (level in levels()) == (needs <= flags)

@@ -40,7 +40,8 @@ def kernel_options(p: argparse.ArgumentParser) -> None:
         "--kernels",
         default="auto",
         metavar="NAME",
-        help="auto, numpy, native, or an instruction set: scalar, avx2, avx512 (auto: the fastest there is)",
+        help="auto, numpy, native, or an instruction set: scalar, avx2, avx512bw, avx512vnni, avx512 "
+        "(auto: the fastest there is)",
     )
     group.add_argument("--steps", type=at_least(1), metavar="N", help="steps of a still image (as trained)")
 

@@ -43,7 +43,7 @@ def load(
     """The model of a bundle, ready to run.
 
     kernels: "auto" (native where they are built, else NumPy), "numpy", "native", or an instruction set of the
-    native ones, such as "scalar", "avx2" or "avx512". All give the same bits.
+    native ones, such as "scalar", "avx2", "avx512bw" or "avx512". All give the same bits.
     limits: what the bundle may ask for in memory and additions, refused above before any of it is taken; None
     for those of `Limits()`.
     expanded: weights of the event path stay in memory as bytes beside the packed ones, together three times

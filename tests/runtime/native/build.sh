@@ -21,8 +21,10 @@ have=
 case ${LEVELS:-all}-$($CXX -dumpmachine) in
 all-x86_64*)
   level avx2
+  level avx512bw
+  level avx512vnni
   level avx512
-  have="-DPTQ_HAVE_AVX2 -DPTQ_HAVE_AVX512"
+  have="-DPTQ_HAVE_AVX2 -DPTQ_HAVE_AVX512BW -DPTQ_HAVE_AVX512VNNI -DPTQ_HAVE_AVX512"
   ;;
 esac
 wait

@@ -44,6 +44,8 @@ SANITIZE = (
 LEVELS: dict[str, tuple[str, ...]] = {
     "scalar": (),
     "avx2": ("avx2", "fma", "bmi2", "popcnt"),
+    "avx512bw": ("avx512f", "avx512bw", "avx512vl", "avx512dq", "fma", "bmi2", "popcnt"),
+    "avx512vnni": ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni", "fma", "bmi2", "popcnt"),
     "avx512": (
         "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi", "avx512vbmi2", "avx512vnni",
         "fma", "bmi2", "popcnt",

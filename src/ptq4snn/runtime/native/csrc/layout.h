@@ -142,6 +142,24 @@ constexpr int kPaths = 3;
 #define PTQ_LEVEL_AVX2(f)
 #endif
 
+#if defined(PTQ_HAVE_AVX512BW)
+#define PTQ_LEVEL_AVX512BW(f) \
+  f(avx512bw, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
+    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") && \
+    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
+#else
+#define PTQ_LEVEL_AVX512BW(f)
+#endif
+
+#if defined(PTQ_HAVE_AVX512VNNI)
+#define PTQ_LEVEL_AVX512VNNI(f) \
+  f(avx512vnni, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
+    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") \
+    && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
+#else
+#define PTQ_LEVEL_AVX512VNNI(f)
+#endif
+
 #if defined(PTQ_HAVE_AVX512)
 #define PTQ_LEVEL_AVX512(f) \
   f(avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
@@ -152,4 +170,4 @@ constexpr int kPaths = 3;
 #define PTQ_LEVEL_AVX512(f)
 #endif
 
-#define PTQ_LEVELS(f) PTQ_LEVEL_SCALAR(f) PTQ_LEVEL_AVX2(f) PTQ_LEVEL_AVX512(f)
+#define PTQ_LEVELS(f) PTQ_LEVEL_SCALAR(f) PTQ_LEVEL_AVX2(f) PTQ_LEVEL_AVX512BW(f) PTQ_LEVEL_AVX512VNNI(f) PTQ_LEVEL_AVX512(f)

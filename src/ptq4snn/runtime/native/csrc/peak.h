@@ -51,6 +51,13 @@ typedef __m512i Sum;
 static inline Sum dot(Sum sum, const Wide8& x, const Wide8& w) {
   return _mm512_dpbusd_epi32(sum, (__m512i)x, (__m512i)w);
 }
+#elif defined(__AVX512BW__)
+constexpr int kDots = 64;
+typedef __m512i Sum;
+static inline Sum dot(Sum sum, const Wide8& x, const Wide8& w) {
+  const Sum pairs = _mm512_maddubs_epi16((__m512i)x, (__m512i)w);
+  return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
 #elif defined(__AVX2__)
 constexpr int kDots = 32;
 typedef __m256i Sum;

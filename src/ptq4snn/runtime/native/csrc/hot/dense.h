@@ -1,5 +1,5 @@
-// Dense sums: every input value times its row of weights. Values are bytes (AVX-512 VNNI; AVX2 where products of two
-// fit 16 bits), int16 or int32. Inputs are lines (lines.h); weights of a tile are [tap][k / group][64][group], where
+// Dense sums: every input value times its row of weights. Values are bytes (VNNI; without it where products of two fit
+// 16 bits), int16 or int32. Inputs are lines (lines.h); weights of a tile are [tap][k / group][64][group], where
 // the taps of a line may be one.
 #pragma once
 

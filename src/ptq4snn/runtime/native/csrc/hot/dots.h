@@ -58,14 +58,29 @@ struct Dot<int32_t> : PlainDot<int32_t> {};
 
 #if defined(PTQ_AVX512) || defined(PTQ_AVX2)
 
+// a0, b0, a1, b1, ...
+static inline void store_pairs(u16v a, u16v b, int16_t* out) {
+#if defined(PTQ_AVX512)
+  const __m512i x = _mm512_unpacklo_epi16((__m512i)a, (__m512i)b), y = _mm512_unpackhi_epi16((__m512i)a, (__m512i)b);
+  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+  _mm512_storeu_si512(out, _mm512_permutex2var_epi64(x, first, y));
+  _mm512_storeu_si512(out + 32, _mm512_permutex2var_epi64(x, _mm512_add_epi64(first, _mm512_set1_epi64(4)), y));
+#else
+  const __m256i x = _mm256_unpacklo_epi16((__m256i)a, (__m256i)b), y = _mm256_unpackhi_epi16((__m256i)a, (__m256i)b);
+  store(out, _mm256_permute2x128_si256(x, y, 0x20)), store(out + 16, _mm256_permute2x128_si256(x, y, 0x31));
+#endif
+}
+
 // Pairs of int16, each with its pair of weights.
 struct Pairs {
   typedef i32v V;
   static constexpr int group = 2;
 
   static i32v dot(i32v acc, i32v x, i32v w) {
-#if defined(PTQ_AVX512)
+#if defined(PTQ_VNNI)
     return (i32v)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)x, (__m512i)w);
+#elif defined(PTQ_AVX512)
+    return (i32v)((u32v)acc + (u32v)_mm512_madd_epi16((__m512i)x, (__m512i)w));
 #else
     return (i32v)((u32v)acc + (u32v)_mm256_madd_epi16((__m256i)x, (__m256i)w));
 #endif
@@ -152,11 +167,13 @@ struct Dot<int16_t> {
   static constexpr int group = 2;
 
   static void expand(const uint8_t* tile, int64_t row, int valid, int bits, B* out) {
-    int8_t w[2][kTile] = {};
-    for (int i = 0; i < valid; ++i) decode_row(tile, row + i, bits, w[i]);
-    uint32_t pairs[kTile];
-    for (int c = 0; c < kTile; ++c) pairs[c] = (uint16_t)w[0][c] | (uint32_t)(uint16_t)w[1][c] << 16;
-    std::memcpy(out, pairs, sizeof pairs);
+    for (int v = 0; v < kTileVectors; ++v, out += kBytes) {
+      const u16v offset = u16v{} + (uint16_t)weight_offset(bits);
+      const u16v a = row_register(tile, row, bits, v), b = valid > 1 ? row_register(tile, row + 1, bits, v) : u16v{};
+      const u16v less = valid > 1 ? offset : u16v{};
+      store_pairs((a & 255) - offset, (b & 255) - less, out);
+      store_pairs((a >> 8) - offset, (b >> 8) - less, out + kTile);
+    }
   }
 
   static void run(const Dots<int16_t, B>& d, int) { dot_rows<Pairs>(d); }

@@ -21,6 +21,14 @@ static inline void decode_row(const uint8_t* tile, int64_t r, int bits, int8_t* 
   store(out + 32, __builtin_convertvector((pairs >> 8) - offset, Bytes32));
 }
 
+// Register v of a row: weights plus their offset, as bytes.
+static inline u16v row_register(const uint8_t* tile, int64_t r, int bits, int v) {
+  const bool nibbles = is_nibbles(bits);
+  const u16v both = load<u16v>(tile + (nibbles ? r / 2 : r) * kTile + v * kBytes);
+  const uint16_t shift = nibbles && r % 2 ? 4 : 0, mask = nibbles ? 0x0f0f : 0xffff;
+  return both >> shift & mask;
+}
+
 // Low or high halves of 64 bytes, as bytes 0..15.
 static inline void put_halves(const uint8_t* in, bool high, uint8_t* out) {
   for (int v = 0; v < kTileVectors; ++v) {

@@ -111,6 +111,23 @@ static inline void write_block(uint8_t* out, int width, int64_t n, const uint8_t
   std::memcpy(out + whole * width / 8, last, (size_t)((n - whole) * width / 8));
 }
 
+#if defined(PTQ_AVX512)
+// The bytes at places 0..127 of a and b.
+static inline __m512i bytes_at(__m512i a, __m512i at, __m512i b) {
+#if defined(PTQ_VBMI)
+  return _mm512_permutex2var_epi8(a, at, b);
+#else
+  // Words hold two bytes: those of the even and of the odd places, and of each the byte that is meant
+  const __m512i even = _mm512_permutex2var_epi16(a, _mm512_srli_epi16(at, 1), b);
+  const __m512i odd = _mm512_permutex2var_epi16(a, _mm512_srli_epi16(at, 9), b);
+  const __mmask64 high = 0xaaaaaaaaaaaaaaaa, second = _mm512_test_epi8_mask(at, _mm512_set1_epi8(1));
+  const __m512i kept = _mm512_mask_mov_epi8(even, high, odd);
+  const __m512i turned = _mm512_or_si512(_mm512_srli_epi16(even, 8), _mm512_slli_epi16(odd, 8));
+  return _mm512_mask_mov_epi8(kept, second ^ high, turned);
+#endif
+}
+#endif
+
 // Moves bytes: out[i] = in[from[i]], i < n. `in` and `out` have whole tables of 128.
 struct Moves {
   int n;
@@ -138,7 +155,7 @@ struct Moves {
       for (int t = 0; t * 128 < n; ++t) {
         const __m512i a = _mm512_loadu_si512(in + t * 128), b = _mm512_loadu_si512(in + t * 128 + 64);
         const __mmask64 here = _mm512_cmpeq_epi8_mask(of, _mm512_set1_epi8((char)t));
-        found = _mm512_mask_mov_epi8(found, here, _mm512_permutex2var_epi8(a, at, b));
+        found = _mm512_mask_mov_epi8(found, here, bytes_at(a, at, b));
       }
       _mm512_storeu_si512(out + i, found);
     }

@@ -39,7 +39,9 @@ struct CopiedColumns {
       case 3: return copy<3>();
       case 8: return copy<8>();
       case 16: return copy<16>();
+      case 24: return copy<24>();
       case 32: return copy<32>();
+      case 48: return copy<48>();
       case 64: return copy<64>();
       default: return copy<0>();
     }
@@ -109,19 +111,39 @@ struct Lines : LineRange {
     return start + (o - from + (merged ? 0 : x * axis.dilation)) * column;
   }
 
+  // Rows [r, end) of spikes, N side by side where they fit a tile. A tile writes behind them what the next one writes
+  // again.
+  template <int N>
+  void copy_bytes(const Spikes& s, int64_t r, int64_t end, uint8_t* out) const {
+    const int64_t row = (int64_t)s.planes * s.words;
+    const uint64_t* words = s.data + r * row;
+    for (; N > 1 && r + N <= end; r += N, words += N * row, out += N * each) {
+      uint64_t together[3];
+      for (int q = 0; q < s.planes; ++q) {
+        together[q] = words[q];
+        for (int i = 1; i < N; ++i) together[q] |= words[i * row + q] << (i * each);
+      }
+      decode_words(together, s.planes, 1, out);
+    }
+    for (; r < end; ++r, words += row, out += each)
+      for (int w = 0; w < s.words; ++w) decode_words(words + w, s.planes, s.words, out + w * kTile);
+  }
+
+  void copy_spike_rows(const Spikes& s, int64_t r, int64_t end, uint8_t* out) const {
+    if (each <= 8) return copy_bytes<8>(s, r, end, out);
+    if (each <= 16) return copy_bytes<4>(s, r, end, out);
+    if (each <= 32) return copy_bytes<2>(s, r, end, out);
+    copy_bytes<1>(s, r, end, out);
+  }
+
   // Inputs [x0, x1) of a line into rows of `each`.
   void copy_rows(int number, int x0, int x1, X* out) const {
     int64_t r = ((int64_t)number * axis.size + x0) * steps;
     const int64_t end = ((int64_t)number * axis.size + x1) * steps;
     if (source.rows && each == cin) return copy_values(source, r, end - r, offset, out);
+    if (source.spikes && sizeof(X) == 1)
+      return copy_spike_rows(*source.spikes, r, end, reinterpret_cast<uint8_t*>(out));
     for (; r < end; ++r, out += each) {
-      if (source.spikes && sizeof(X) == 1) {  // a tile writes behind its row what the next row writes again
-        const Spikes& s = *source.spikes;
-        const uint64_t* words = s.data + r * s.planes * s.words;
-        for (int w = 0; w < s.words; ++w)
-          decode_words(words + w, s.planes, s.words, reinterpret_cast<uint8_t*>(out) + w * 64);
-        continue;
-      }
       copy_values(source, r, 1, offset, out);
       for (int c = cin; c < each; ++c) out[c] = 0;
     }

@@ -7,9 +7,9 @@ namespace ptq {
 namespace hot {
 namespace PTQ_ISA {
 
-// Parameters of 16 channels.
+// Parameters of K registers of channels.
+template <int K>
 struct FloatUnit {
-  static constexpr int K = kUnitVectors;
   f32v theta[K], rho[K], charge[K], settle[K], lo[K], hi[K], bias[K], factor;
   int32_t gain;
 
@@ -48,9 +48,8 @@ struct FloatCall {
 // with 1.5 * 2^23 rounds half to even. Rounding comes after the clip: the limits are integers, so the order does not
 // matter. P positions side by side, the first is the p-th, hide the latency of a step. `bits`: of the state before and
 // after, 0: there is none.
-template <int P, class X, bool Hard, int bits>
-static inline __attribute__((always_inline)) void float_positions(const FloatCall<X>& c, const FloatUnit& n, int p) {
-  constexpr int K = kUnitVectors;
+template <int P, int K, class X, bool Hard, int bits>
+static inline __attribute__((always_inline)) void float_positions(const FloatCall<X>& c, const FloatUnit<K>& n, int p) {
   const f32v magic = f32v{} + 12582912.0f;
   const X* row = c.x.rows + p * c.x.position;
   const int64_t image = c.spikes.row * c.steps;
@@ -84,15 +83,22 @@ static inline __attribute__((always_inline)) void float_positions(const FloatCal
   }
 }
 
-template <class X, bool Hard, int bits>
-static void neuron_float(const NeuronCall& call, const Currents<X>& x, int unit) {
-  constexpr int P = kBytes == 64 ? 4 : 1;
-  const FloatUnit n(call.n, call.channel + unit, x.shift, x.bias + unit);
+template <int P, int K, class X, bool Hard, int bits>
+static void float_unit(const NeuronCall& call, const Currents<X>& x, int unit) {
+  const FloatUnit<K> n(call.n, call.channel + unit, x.shift, x.bias + unit);
   const FloatCall<X> own(call, x, unit);
   const int count = call.end - call.begin;
   int p = 0;
-  for (; p + P <= count; p += P) float_positions<P, X, Hard, bits>(own, n, p);
-  for (; P > 1 && p < count; ++p) float_positions<1, X, Hard, bits>(own, n, p);
+  for (; p + P <= count; p += P) float_positions<P, K, X, Hard, bits>(own, n, p);
+  for (; P > 1 && p < count; ++p) float_positions<1, K, X, Hard, bits>(own, n, p);
+}
+
+// Where half of a unit is all that exists, registers for the other half are left to more positions.
+template <class X, bool Hard, int bits>
+static void neuron_float(const NeuronCall& call, const Currents<X>& x, int unit) {
+  if constexpr (kUnitVectors > 1 && bits == 0)
+    if (call.valid() - unit <= kUnit / 2) return float_unit<2, kUnitVectors / 2, X, Hard, bits>(call, x, unit);
+  float_unit<kBytes == 64 ? 4 : 1, kUnitVectors, X, Hard, bits>(call, x, unit);
 }
 
 }  // namespace PTQ_ISA

@@ -45,7 +45,7 @@ enum class Width { Byte, Word, Double };
 static inline Width width_of(const Layer& l, const Source& s) {
   if (s.rows && s.rows->type == Type::I32) return Width::Double;
   if (s.rows && s.rows->type == Type::I16) return Width::Word;
-#if defined(PTQ_AVX512)
+#if defined(PTQ_VNNI)
   (void)l;
   return Width::Byte;
 #elif defined(PTQ_AVX2)

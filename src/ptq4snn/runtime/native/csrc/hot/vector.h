@@ -11,8 +11,14 @@
 #error "PTQ_ISA names the instruction set level"
 #endif
 
-#if defined(__AVX512VNNI__) && defined(__AVX512VBMI2__) && defined(__AVX512VBMI__)
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #define PTQ_AVX512 1
+#endif
+#if defined(PTQ_AVX512) && defined(__AVX512VNNI__)
+#define PTQ_VNNI 1
+#endif
+#if defined(PTQ_AVX512) && defined(__AVX512VBMI__)
+#define PTQ_VBMI 1
 #endif
 #if defined(__AVX2__)
 #define PTQ_AVX2 1
