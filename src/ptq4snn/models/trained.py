@@ -54,6 +54,13 @@ TRAINED: dict[str, Entry] = {
         CIFAR,
         checkpoint="sdt-2-128-cifar10.safetensors",
     ),
+    "sdt-2-128-cifar100": Entry(
+        SpikeDrivenTransformer,
+        {"width": 128, "pooling": "0111", "num_classes": 100},
+        "cifar100",
+        CIFAR,
+        checkpoint="sdt-2-128-cifar100.safetensors",
+    ),
     "vgg8-32-cifar10": Entry(
         SpikingVGG,
         {"widths": ((32,), (64, 64), (96, 96), (128, 128))},

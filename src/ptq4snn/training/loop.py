@@ -30,6 +30,7 @@ from ptq4snn.team import SOLO, Team
 from ptq4snn.training.augment import augment
 from ptq4snn.training.losses import class_weights, loss
 from ptq4snn.training.parts import gradients_in_parts
+from ptq4snn.training.pupil import Pupil
 from ptq4snn.training.rates import firing_rates, steps_seen
 from ptq4snn.training.resume import Place, load_place, run_identity, save_place
 from ptq4snn.training.schedule import learning_rate
@@ -38,7 +39,6 @@ from ptq4snn.training.training_recipe import Stage, TrainingRecipe
 __all__ = ["Conduct", "Trainer", "train"]
 
 SAVE_SECONDS = 60.0
-MOMENTUM = 0.9
 
 Make = Callable[[int | None], nn.Module]  # the model at T steps, None: its own
 
@@ -111,9 +111,11 @@ class Trainer:
 
     def run(self) -> nn.Module:
         saved = self.conduct.team.told(partial(load_place, self.out, self.identity), "where to go on")
-        state = optimizer = None
+        state: dict[str, Tensor] | None = None
+        inside: dict[str, Any] = {}
         if saved is not None:
-            self.place, state, optimizer = saved
+            self.place, inside = saved
+            state = inside.pop("model")
         elif self.recipe.start:
             first = self.model(None, None)
             load_checkpoint(first, self.recipe.start, self.recipe.anew)
@@ -126,8 +128,8 @@ class Trainer:
         for i in range(self.place.stage, len(self.recipe.stages)):
             stage = self.recipe.stages[i]
             model = self.model(1 if stage.kind == "rate" else stage.steps, state)
-            self.stage(i, model, optimizer)
-            state, optimizer = model.state_dict(), None
+            self.stage(i, model, inside)
+            state, inside = model.state_dict(), {}
         return self.model(self.recipe.stages[-1].steps, state).eval()
 
     def model(self, steps: int | None, state: dict[str, Tensor] | None) -> nn.Module:
@@ -143,32 +145,25 @@ class Trainer:
                 p.data = p.data.contiguous(memory_format=torch.channels_last)
         return model
 
-    def stage(self, number: int, model: nn.Module, optimizer_state: dict[str, Any] | None) -> None:
+    def stage(self, number: int, model: nn.Module, inside: dict[str, Any]) -> None:
+        """One stage, from where a run was killed `inside` of it: with its optimizer and average."""
         stage = self.recipe.stages[number]
-        optimizer = make_optimizer(model, self.recipe)
-        if optimizer_state is not None:
-            optimizer.load_state_dict(optimizer_state)
-        total = self.total(stage)
         rates = stage.kind == "rate"
         with firing_rates(model, self.steps(stage)) if rates else nullcontext():
-            forward = torch.compile(model) if self.conduct.compiled else model
-            while self.place.step < total:
-                self.epoch(number, stage, model, forward, optimizer)
+            pupil = Pupil.of(model, self.recipe, self.conduct.compiled)
+            if inside:
+                pupil.go_on(inside)
+            while self.place.step < self.total(stage):
+                self.epoch(number, stage, pupil)
+            pupil.average.exchange()
         self.place.stage, self.place.step = number + 1, 0
-        self.save(model, make_optimizer(model, self.recipe))
+        self.save(Pupil.of(model, self.recipe))
 
-    def epoch(
-        self,
-        number: int,
-        stage: Stage,
-        model: nn.Module,
-        forward: Callable[[Tensor], Tensor],
-        optimizer: torch.optim.Optimizer,
-    ) -> None:
+    def epoch(self, number: int, stage: Stage, pupil: Pupil) -> None:
         place, total = self.place, self.total(stage)
         epoch, done = divmod(place.step, self.per_epoch)
         steps = min(self.per_epoch, total - epoch * self.per_epoch)  # the last epoch may be a part of one
-        model.train()
+        pupil.model.train()
         began, saved = time.monotonic(), time.monotonic()
         title = (
             f"stage {number + 1}/{len(self.recipe.stages)} {stage.kind}, epoch {epoch + 1}/{stage.epochs:g}"
@@ -178,40 +173,35 @@ class Trainer:
             lr = learning_rate(place.step, total, stage.learning_rate, stage.warmup)
             g = torch.Generator().manual_seed(int(self.draw("step", number, place.step).integers(2**62)))
             x, y = augment(x, y, self.recipe.augmentation, self.recipe.margin, g)
-            for group in optimizer.param_groups:
+            for group in pupil.optimizer.param_groups:
                 group["lr"] = lr
-            place.loss += self.step(model, forward, optimizer, (folded(x, stage), y), int(g.initial_seed()))
+            place.loss += self.step(pupil, (folded(x, stage), y), int(g.initial_seed()))
+            pupil.average.update(place.step)
             place.step += 1
             if time.monotonic() - saved > SAVE_SECONDS and place.step % self.per_epoch:
                 place.seconds += time.monotonic() - began
                 began = saved = time.monotonic()
-                self.save(model, optimizer)
+                self.save(pupil)
         place.seconds += time.monotonic() - began
-        self.close_epoch(number, stage, epoch, model, steps)
-        self.save(model, optimizer)
+        with pupil.average.watched():
+            self.close_epoch(number, stage, epoch, pupil.model, steps)
+        self.save(pupil)
 
     def steps(self, stage: Stage) -> dict[str, int]:
         """Steps of every neuron of the spiking network that a rate stage stands for."""
         return steps_seen(self.make(stage.steps), self.samples[[0]][0])
 
-    def step(
-        self,
-        model: nn.Module,
-        forward: Callable[[Tensor], Tensor],
-        optimizer: torch.optim.Optimizer,
-        batch: tuple[Tensor, Tensor],
-        seed: int,
-    ) -> float:
+    def step(self, pupil: Pupil, batch: tuple[Tensor, Tensor], seed: int) -> float:
         """One step of the optimizer; the loss."""
 
         def error(x: Tensor, y: Tensor) -> Tensor:
             half = self.recipe.precision == "bfloat16"
             with safe_gradients(), torch.autocast("cpu", torch.bfloat16, enabled=half):
-                logits = forward(x)
+                logits = pupil.forward(x)
             return loss(logits.float(), y, self.recipe.label_smoothing, self.weights)
 
-        optimizer.zero_grad(set_to_none=True)
-        found = gradients_in_parts(model, error, batch, self.recipe.parts, seed, self.conduct.team)
+        pupil.optimizer.zero_grad(set_to_none=True)
+        found = gradients_in_parts(pupil.model, error, batch, self.recipe.parts, seed, self.conduct.team)
         if not isfinite(found):
             where = f"step {self.place.step + 1} of stage {self.place.stage + 1}"
             raise DataError(
@@ -219,9 +209,9 @@ class Trainer:
             )
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(
-                (p for g in optimizer.param_groups for p in g["params"]), self.recipe.clip
+                (p for g in pupil.optimizer.param_groups for p in g["params"]), self.recipe.clip
             )
-        optimizer.step()
+        pupil.optimizer.step()
         return found
 
     def batches(self, number: int, epoch: int, done: int, steps: int) -> Iterable[tuple[Tensor, Tensor]]:
@@ -258,9 +248,9 @@ class Trainer:
                 hits, count = hits + h, count + c
         return 100.0 * hits / max(count, 1)
 
-    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def save(self, pupil: Pupil) -> None:
         if self.conduct.team.leads:
-            save_place(self.out, self.place, model.state_dict(), optimizer.state_dict(), self.identity)
+            save_place(self.out, self.place, pupil.states(), self.identity)
 
 
 def folded(x: Tensor, stage: Stage) -> Tensor:
@@ -291,14 +281,3 @@ def correct(logits: Tensor, y: Tensor) -> tuple[int, int]:
     check_labels(y, logits.shape[1])
     known = y != VOID if y.dim() == 3 else torch.ones_like(y, dtype=torch.bool)
     return int((logits.argmax(1) == y)[known].sum()), int(known.sum())
-
-
-def make_optimizer(model: nn.Module, recipe: TrainingRecipe) -> torch.optim.Optimizer:
-    """Weight decay on the weights of projections alone."""
-    groups = [
-        {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": recipe.weight_decay},
-        {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    if recipe.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=0.0, momentum=MOMENTUM, nesterov=True)
-    return torch.optim.AdamW(groups, lr=0.0)

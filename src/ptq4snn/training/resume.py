@@ -1,4 +1,4 @@
-"""What a killed run goes on from: weights, optimizer, place."""
+"""What a killed run goes on from: weights, optimizer, average, place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ptq4snn.data.data_digest import data_digest
 from ptq4snn.data.samples import SampleBatches, Samples
@@ -21,6 +21,7 @@ from ptq4snn.training.training_recipe import TrainingRecipe
 __all__ = ["Place", "load_place", "run_identity", "save_place"]
 
 FILE = "resume.pt"
+STATES = ("model", "optimizer", "average")
 
 
 @dataclass
@@ -47,28 +48,25 @@ def run_identity(recipe: TrainingRecipe, model: nn.Module, samples: Samples, fol
     return digest(asdict(recipe), graph_digest(model, samples[[0, 1]][0]), data, start)
 
 
-def save_place(
-    folder: Path, place: Place, model: dict[str, Tensor], optimizer: dict[str, Any], identity: str
-) -> None:
+def save_place(folder: Path, place: Place, states: dict[str, Any], identity: str) -> None:
+    """`states` has those of STATES by their names."""
     content = io.BytesIO()
-    torch.save(
-        {"place": asdict(place), "model": model, "optimizer": optimizer, "identity": identity}, content
-    )
+    torch.save({"place": asdict(place), "identity": identity, **states}, content)
     try:
         write_whole(folder / FILE, content.getvalue())
     except OSError as e:
         raise CheckpointError(f"cannot write to {folder}: is there space left, and is it allowed?") from e
 
 
-def load_place(folder: Path, identity: str) -> tuple[Place, dict[str, Tensor], dict[str, Any]] | None:
-    """What `save_place` wrote for this recipe, or None where there is nothing."""
+def load_place(folder: Path, identity: str) -> tuple[Place, dict[str, Any]] | None:
+    """The place and the states that `save_place` wrote for this recipe, or None where there is nothing."""
     path = folder / FILE
     if not path.exists():
         return None
     try:
         saved = torch.load(path, weights_only=True)
         mine = saved.get("identity") == identity
-        found = Place(**saved["place"]), saved["model"], saved["optimizer"]
+        found = Place(**saved["place"]), {name: saved[name] for name in STATES}
     except Exception as e:  # arbitrary bytes make the parser raise anything
         raise CheckpointError(f"{path} is damaged: delete it to start again") from e
     if not mine:
