@@ -70,10 +70,19 @@ DISTILLED = {
     "W2/M2, whole levels": "whole-levels+w2m2+distil", "W3/M2, whole levels": "whole-levels+w3m2+distil",
     "W4/M2": "w4m2+distil",
 }  # fmt: skip
+RECONSTRUCTED = {  # what AdaRound and BRECQ keep as it was, beside roundings without steps; one width
+    "nearest": "nearest+one-width+w3m32", "GPTQ": "gptq+one-width+w3m32",
+    "AdaRound, potential": "adaround+one-width+w3m32",
+    "AdaRound, its own W x": "adaround+current+one-width+w3m32",
+    "BRECQ, potential": "brecq+one-width+w3m32",
+    "BRECQ, output of the block": "brecq+output+one-width+w3m32",
+    "BRECQ, output, Fisher": "brecq+output+fisher+one-width+w3m32",
+}  # fmt: skip
 OWN = (  # those whose accuracy has room to be lost
     "default", "sew-resnet10-48-cifar100", "sdt-2-128-cifar10", "vgg8-32-cifar10", "vgg4-16-nmnist-slow",
 )  # fmt: skip
 NETWORKS = (*OWN, *FOREIGN)
+REBUILT = ("vgg8-32-cifar10", "vgg4-16-nmnist-slow")
 ABLATED = ("default", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
 
@@ -97,6 +106,7 @@ def equal(roundings: tuple[str, ...] = ("gptq",)) -> dict[str, str]:
 
 PARTS: dict[str, Callable[[], dict[str, str]]] = {
     "equal": equal, "narrow": lambda: NARROW, "ablation": ablation, "distilled": lambda: DISTILLED,
+    "reconstruction": lambda: RECONSTRUCTED,
 }  # fmt: skip
 
 
@@ -164,7 +174,7 @@ def main() -> None:
     methods = equal(tuple(a.rounding or ["gptq"])) if a.part == "equal" else PARTS[a.part]()
     methods = {row: spec for row, spec in methods.items() if not a.only or row in a.only}
     limit = a.limit if a.limit is not None or a.part != "ablation" else 2000
-    wanted = a.model or {"equal": NETWORKS, "ablation": ABLATED}.get(a.part, OWN)
+    wanted = a.model or {"equal": NETWORKS, "ablation": ABLATED, "reconstruction": REBUILT}.get(a.part, OWN)
     for name in [] if a.write else wanted:
         opened = case(name, places)
         if opened is None:

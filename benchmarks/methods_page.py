@@ -33,6 +33,8 @@ def written(page: Path, results: dict[str, Results]) -> str:
         tables["equal, mean"] = means({name: results["equal"][name] for name in HARD})
         tables |= {"ablation": transposed(results["ablation"]), "narrow": by_model(results["narrow"])}
         tables["distilled"] = distilled(results)
+        if "reconstruction" in results:
+            tables["reconstruction"] = transposed(results["reconstruction"], "W3/M32")
     text = page.read_text("utf-8")
     for mark, table in tables.items():
         before, rest = text.split(BEGIN.format(mark))
@@ -161,7 +163,7 @@ def by_model(results: Results) -> str:
     return grid(["model", "float", *columns], rows)
 
 
-def transposed(results: Results) -> str:
+def transposed(results: Results, corner: str = "states") -> str:
     """A line a method, a column a model: score, and KL to the float model on held-out samples."""
     rows = []
     for label in (n for n in labels(results) if n != "float"):
@@ -169,7 +171,7 @@ def transposed(results: Results) -> str:
         rows.append([label, *("" if w is None else f"{w['score']:.2f} (KL {w['kl']:.4f})" for w in found)])
     return grid(
         [
-            "states",
+            corner,
             *(
                 f"{t}, float {_float(r)}"
                 for t, r in zip(titles(results, labels(results)), results.values(), strict=True)
