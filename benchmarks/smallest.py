@@ -33,7 +33,8 @@ from ptq4snn.report.figures.frontier import FIGURE
 from ptq4snn.report.units import size
 
 RESULTS = Path(__file__).with_suffix(".json")
-DOCS = Path(__file__).parents[1] / "docs"
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+PICTURE = PAGE.parent / "images" / "frontier.svg"
 BEGIN, END = "<!-- smallest -->", "<!-- end of smallest -->"
 NETWORK = "default"
 OTHERS = 4000  # images that neither calibrate nor judge
@@ -111,16 +112,20 @@ def known() -> list[dict[str, Any]]:
     return sorted(found, key=lambda r: (order.index(f"{r['asked']}{(r['value'], r['given'])}"), r["seed"]))
 
 
+def written(rows: list[dict[str, Any]]) -> str:
+    """The page with the table that the searches give."""
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n{table(rows)}\n{END}{rest.partition(END)[2]}"
+
+
 def write(rows: list[dict[str, Any]]) -> None:
-    """The page's table, and the picture of the longest search."""
-    page = DOCS / "results.md"
-    before, _, rest = page.read_text("utf-8").partition(BEGIN)
-    write_whole(page, f"{before}{BEGIN}\n{table(rows)}\n{END}{rest.partition(END)[2]}")
+    """The page, and the picture of the longest search."""
+    write_whole(PAGE, written(rows))
     found = [r for r in rows if "frontier" in r]
     if found:
         longest = max(found, key=lambda r: len(r["frontier"]["rows"]))
         spec = figure_spec(FIGURE, FIGURE.panels(longest["frontier"]))
-        write_figure(spec, DOCS / "images" / "frontier.svg")
+        write_figure(spec, PICTURE)
 
 
 def main() -> None:

@@ -57,6 +57,13 @@ def test_what_noise_costs(benchmark: Any) -> None:
         assert card.read_text("utf-8") == text, f"python benchmarks/noise.py --write: {card}"
 
 
+def test_the_smallest_model_for_a_goal(benchmark: Any) -> None:
+    smallest = benchmark("smallest")
+    assert smallest.BEGIN in smallest.PAGE.read_text("utf-8")
+    assert smallest.known()
+    assert smallest.written(smallest.known()) == smallest.PAGE.read_text("utf-8")
+
+
 def test_what_allocations_are_chosen_by(benchmark: Any) -> None:
     criterion = benchmark("criterion")
     results = json.loads(criterion.RESULTS.read_text("utf-8"))
