@@ -35,7 +35,8 @@ from ptq4snn.files import write_whole
 from ptq4snn.freezing import build_model
 from ptq4snn.models.trained import TRAINED
 from ptq4snn.pipeline import assemblies, rounded
-from ptq4snn.prepare import Cache, Prepared, prepare
+from ptq4snn.prepare import prepare
+from ptq4snn.prepared import Cache, Prepared
 from ptq4snn.recipe import Recipe
 from ptq4snn.tuning.judging import judge
 

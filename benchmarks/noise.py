@@ -28,7 +28,8 @@ from ptq4snn.experiments.bench import today
 from ptq4snn.experiments.draws import draw
 from ptq4snn.files import write_whole
 from ptq4snn.models.trained import TRAINED
-from ptq4snn.prepare import Prepared, prepare
+from ptq4snn.prepare import prepare
+from ptq4snn.prepared import Prepared
 from ptq4snn.recipe import Recipe
 from ptq4snn.runtime.measure import processor
 

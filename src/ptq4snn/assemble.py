@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from ptq4snn.bridge.conversions import conversions, power_of_two
 from ptq4snn.bridge.couplings import ExponentTable, NeuronView, StateScales, choose_scales
 from ptq4snn.bridge.lattice import SYNAPTIC, Lattice, NeuronLattice, ProjectionLattice
 from ptq4snn.bridge.objective import SquaredError
@@ -31,11 +32,6 @@ __all__ = ["Assembly"]
 LARGEST_K, LARGEST_K_FIRST = 15, 24
 READOUT_BITS = 16
 FIRST_MEMBRANE = Recipe.first_membrane  # its default
-
-
-def _power_of_two(x: float) -> int | None:
-    mantissa, exponent = math.frexp(x)
-    return exponent - 1 if mantissa == 0.5 else None
 
 
 @dataclass
@@ -232,7 +228,7 @@ class Assembly:
         chosen = self._scales(n, bits)
         leaks, trained = [dyadic_leak(v) for v in n.leak.tolist()], self._trained_leaks[info.name]
         ratios = (chosen.scales / n.unit).tolist()
-        pairs = [_conversions(r, f) for r, f in zip(ratios, leaks, strict=True)]
+        pairs = [conversions(r, f) for r, f in zip(ratios, leaks, strict=True)]
         if self.recipe.state_rounding == "dither" and any(s.m != 1 for _, s in pairs):
             raise RecipeError(
                 f'state_rounding "dither" needs states that are shifted, but coupling '
@@ -252,8 +248,8 @@ class Assembly:
         bound = self._bound(n, bits, chosen.zero, [c for c, _ in pairs])
         if spec.emits != "spikes":
             theta = torch.full_like(theta, bound + 1.0)
-        lift = [_conversions(r, Fraction2(1, 0))[0] for r in ratios] if spec.emits == "carried" else []
-        k = chosen.k.tolist() if chosen.k is not None else [_power_of_two(r * 2.0**-n.shift) for r in ratios]
+        lift = [conversions(r, Fraction2(1, 0))[0] for r in ratios] if spec.emits == "carried" else []
+        k = chosen.k.tolist() if chosen.k is not None else [power_of_two(r * 2.0**-n.shift) for r in ratios]
         return NeuronPlan(
             name=info.name,
             kind=info.kind,
@@ -351,13 +347,3 @@ class Assembly:
         if self.protected(name):
             return READOUT_BITS if info.readout else self.recipe.first_membrane
         return 8 if not info.carries_state else None
-
-
-@lru_cache(maxsize=4096)  # channels and trials share them
-def _conversions(ratio: float, leak: Fraction2) -> tuple[Fraction2, Fraction2]:
-    """Charge and settle factors of a state whose step is `ratio` units: shifts where it is a power of two."""
-    shift = _power_of_two(ratio)
-    if shift is not None and shift >= 0:
-        whole = min(shift, leak.n)
-        return Fraction2(leak.m << (shift - whole), leak.n - whole), Fraction2(1, shift)
-    return multiplier(max(ratio * leak.value, 2.0**-30)), multiplier(1 / ratio)

@@ -21,7 +21,8 @@ from ptq4snn.modules.output_ends import finish
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.network.plan import Plan
-from ptq4snn.prepare import Prepared, first_samples
+from ptq4snn.prepare import first_samples
+from ptq4snn.prepared import Prepared
 from ptq4snn.progress import stepping
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import model_of

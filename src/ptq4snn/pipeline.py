@@ -24,7 +24,8 @@ from ptq4snn.freezing import build_model, frozen
 from ptq4snn.heap import give_back, sparing
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
-from ptq4snn.prepare import Prepared, check_overrides, prepare
+from ptq4snn.prepare import check_overrides, prepare
+from ptq4snn.prepared import Prepared
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.stage import round_weights
 from ptq4snn.rounding.widths import with_weight_widths

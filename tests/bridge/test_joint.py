@@ -14,7 +14,8 @@ from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.models.neuron import LIF
 from ptq4snn.observation.channel_statistics import bin_edges
 from ptq4snn.pipeline import run
-from ptq4snn.prepare import Prepared, prepare
+from ptq4snn.prepare import prepare
+from ptq4snn.prepared import Prepared
 from ptq4snn.recipe import Recipe
 
 SHRINKS = [0.4 + 0.01 * i for i in range(61)]

@@ -19,7 +19,8 @@ from ptq4snn.bridge.objective import SquaredError
 from ptq4snn.models.neuron import LIF
 from ptq4snn.network.plan import Plan
 from ptq4snn.numerics.grid import quantize
-from ptq4snn.prepare import Prepared, prepare
+from ptq4snn.prepare import prepare
+from ptq4snn.prepared import Prepared
 from ptq4snn.recipe import Recipe
 
 

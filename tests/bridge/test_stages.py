@@ -10,7 +10,7 @@ import torch
 
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.pipeline import run
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepared import Prepared
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.store import Rounded
 

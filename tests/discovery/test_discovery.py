@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import ptq4snn
 from ptq4snn.discovery.discover import Discovery, discover
-from ptq4snn.discovery.folding import verify
+from ptq4snn.discovery.proof import verify
 from ptq4snn.discovery.record import record
 from ptq4snn.errors import UnsupportedModel, UnsupportedOperation
 from ptq4snn.models.neuron import IF, LIF

@@ -221,15 +221,15 @@ def test_a_hook_on_a_neuron_is_refused_by_name() -> None:
 
 def test_outputs_are_compared_with_the_originals_own_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     """A classifier whose constant is dropped leaves every spike as it is."""
-    from ptq4snn.discovery import folding
+    from ptq4snn.discovery import proof
 
     def forgetful(*args: Any, **kwargs: Any) -> Any:
         folded = original(*args, **kwargs)
         folded.model.get_parameter("head.bias").data.zero_()
         return folded
 
-    original = folding.fold_in_place
-    monkeypatch.setattr(folding, "fold_in_place", forgetful)
+    original = proof.fold_in_place
+    monkeypatch.setattr(proof, "fold_in_place", forgetful)
     with pytest.raises(FoldingError, match="output 0 differs"):
         ptq4snn.quantize(Net(nn.Linear(24, 24)), X, **RECIPE)
 

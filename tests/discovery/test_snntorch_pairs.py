@@ -12,7 +12,7 @@ import torch
 
 from ptq4snn.discovery import folding
 from ptq4snn.discovery.discover import discover
-from ptq4snn.discovery.folding import verify
+from ptq4snn.discovery.proof import verify
 from ptq4snn.errors import FoldingError
 
 snn = pytest.importorskip("snntorch", reason="snnTorch is not installed")

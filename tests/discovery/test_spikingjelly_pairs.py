@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from ptq4snn.discovery.discover import discover
-from ptq4snn.discovery.folding import fold, verify
+from ptq4snn.discovery.folding import fold
+from ptq4snn.discovery.proof import verify
 
 spikingjelly = pytest.importorskip("spikingjelly", reason="SpikingJelly is not installed")
 

@@ -17,7 +17,7 @@ import ptq4snn
 from ptq4snn.discovery.listing import WIDTH as DISCOVERY_WIDTH
 from ptq4snn.errors import SilentNetworkWarning
 from ptq4snn.pipeline import prepare, run
-from ptq4snn.prepare import Cache
+from ptq4snn.prepared import Cache
 from ptq4snn.recipe import Recipe
 from ptq4snn.report.headline import chosen_on
 from ptq4snn.report.page import render_page

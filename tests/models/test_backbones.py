@@ -23,7 +23,8 @@ from oracles.backbones import (
 from torch import nn
 
 from ptq4snn.discovery.discover import discover
-from ptq4snn.discovery.folding import fold, verify
+from ptq4snn.discovery.folding import fold
+from ptq4snn.discovery.proof import verify
 from ptq4snn.models.sew_resnet import from_official
 
 GOLDEN = [(n, run) for n, b in BACKBONES.items() for run in b.golden]

@@ -20,7 +20,7 @@ from oracles.backbones import FACTS, Watch, entry_of, full, golden_input, shapes
 from torch import nn
 
 from ptq4snn.discovery.discover import discover
-from ptq4snn.discovery.folding import verify
+from ptq4snn.discovery.proof import verify
 from ptq4snn.models.zoo import MODELS
 
 NAMES = [n for n in FACTS if n.startswith("metaspikeformer")]

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ptq4snn.discovery.discover import discover
-from ptq4snn.discovery.folding import fold, verify
+from ptq4snn.discovery.folding import fold
+from ptq4snn.discovery.proof import verify
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.models.meta_spikeformer import MetaSpikeFormer
 

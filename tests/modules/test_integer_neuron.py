@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ptq4snn.assemble import _conversions
+from ptq4snn.bridge.conversions import conversions
 from ptq4snn.bridge.couplings import zero_points
 from ptq4snn.frameworks.adapter import NeuronSpec
 from ptq4snn.models.neuron import fire
@@ -92,7 +92,7 @@ def make(
 ) -> NeuronPlan:  # fmt: skip
     n = len(bits)
     steps_of_state = ratios if ratios is not None else [2.0 ** (k + shift) for k in ks or ()]
-    pairs = [_conversions(r, Fraction2(*f)) for r, f in zip(steps_of_state, leaks, strict=True)]
+    pairs = [conversions(r, Fraction2(*f)) for r, f in zip(steps_of_state, leaks, strict=True)]
     zeros = zero or [0] * n
     kept = max((2 ** (b - 1) + abs(z)) * c.value for b, z, (c, _) in zip(bits, zeros, pairs, strict=True))
     bound = input_bound * steps if max(bits) >= 32 else math.ceil(input_bound + kept) + 1
@@ -284,10 +284,10 @@ def test_ratio_couplings(reset: str) -> None:
     assert spikes > 0
 
 
-def test_conversions_of_powers_of_two_are_shifts() -> None:
+def testconversions_of_powers_of_two_are_shifts() -> None:
     for m, n in LEAKS.values():
         for shift in range(23):
-            charge, settle = _conversions(2.0**shift, Fraction2(m, n))
+            charge, settle = conversions(2.0**shift, Fraction2(m, n))
             assert tuple(settle) == (1, shift)
             assert Fraction(charge.m, 2**charge.n) == Fraction(m * 2**shift, 2**n)
             assert charge.n == max(0, n - shift)  # nothing is rounded where the shift covers the leak

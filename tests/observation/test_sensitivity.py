@@ -15,7 +15,8 @@ from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.models.neuron import LIF
 from ptq4snn.observation import sensitivity as observed
-from ptq4snn.prepare import Cache, Prepared, prepare
+from ptq4snn.prepare import prepare
+from ptq4snn.prepared import Cache, Prepared
 from ptq4snn.recipe import Recipe
 
 T, BATCH, DRAWS = 2, 2, 3

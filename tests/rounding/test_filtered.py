@@ -22,7 +22,7 @@ from ptq4snn.frameworks import Shell
 from ptq4snn.models.neuron import IF, LIF
 from ptq4snn.models.vgg import SpikingVGG
 from ptq4snn.pipeline import Prepared, prepare, run
-from ptq4snn.prepare import Cache
+from ptq4snn.prepared import Cache
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding.filtered import Filter, find_filters
 from ptq4snn.rounding.network import Network

@@ -10,7 +10,7 @@ from rounding.families import RECIPE, prepared
 
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.numerics.nearest import round_nearest
-from ptq4snn.prepare import Cache
+from ptq4snn.prepared import Cache
 from ptq4snn.rounding.gptq import Inverse, searched, solve
 from ptq4snn.rounding.stage import round_weights
 

@@ -14,7 +14,7 @@ from ptq4snn.discovery.blocks import find_blocks
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.numerics.nearest import QuantWeight, round_nearest
-from ptq4snn.prepare import Cache
+from ptq4snn.prepared import Cache
 from ptq4snn.rounding import reconstruction
 from ptq4snn.rounding.boundary import find_boundary
 from ptq4snn.rounding.network import Network

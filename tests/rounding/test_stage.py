@@ -17,7 +17,7 @@ from torch import Tensor
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.pipeline import Prepared, run
-from ptq4snn.prepare import Cache
+from ptq4snn.prepared import Cache
 from ptq4snn.recipe import Recipe
 from ptq4snn.rounding import gptq, stage
 from ptq4snn.rounding.reconstruction import Reconstruction

@@ -25,7 +25,7 @@ from ptq4snn.modules.readout import divergences, temperature
 from ptq4snn.network.plan import Plan
 from ptq4snn.numerics.grid import numbered, signed_range
 from ptq4snn.pipeline import Prepared, prepare, run
-from ptq4snn.prepare import Cache
+from ptq4snn.prepared import Cache
 from ptq4snn.recipe import Recipe
 from ptq4snn.tuning.distillation import distil
 from ptq4snn.tuning.student import Student

@@ -19,7 +19,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.observation.reliability import Reliability, Sensitivity
 from ptq4snn.observation.sensitivity import at_once, sensitivity
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepared import Prepared
 from ptq4snn.progress import stepping
 from ptq4snn.recipe import Recipe
 from ptq4snn.stages import SEARCHING, SENSITIVITY

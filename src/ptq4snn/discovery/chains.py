@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.facts import TIME, Current
 from ptq4snn.discovery.info import Norm, ProjectionInfo
-from ptq4snn.discovery.walk import ProjectionCall, Walk, channel_axis
+from ptq4snn.discovery.projection_modules import channel_axis
+from ptq4snn.discovery.walk import ProjectionCall, Walk
 from ptq4snn.errors import UnsupportedOperation
 
 __all__ = ["carry_constants", "check_borders", "even_constant"]

@@ -21,13 +21,14 @@ from ptq4snn.discovery.opening import bake
 from ptq4snn.discovery.outputs import output_axis
 from ptq4snn.discovery.pairs import find_streams, find_ties, read_neurons
 from ptq4snn.discovery.positions import find_places
+from ptq4snn.discovery.projection_modules import is_projection
 from ptq4snn.discovery.reading_projections import read_projections
 from ptq4snn.discovery.record import record
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.spike_scales import find_spike_scales
 from ptq4snn.discovery.transposing import TRANSPOSED
 from ptq4snn.discovery.unknown import no_neurons, unknown_neuron
-from ptq4snn.discovery.walk import Then, Walk, is_projection, walk
+from ptq4snn.discovery.walk import Then, Walk, walk
 from ptq4snn.errors import DataError, UnsupportedModel, UnsupportedNeuron, UnsupportedOperation, first_line
 from ptq4snn.frameworks import NeuronSpec, adapter_of
 from ptq4snn.frameworks.compound import Before

@@ -21,10 +21,10 @@ from ptq4snn.discovery.graph import Graph, Node, Ref, Wish
 from ptq4snn.discovery.looping import Looped
 from ptq4snn.discovery.needed_edits import constants, edits_of
 from ptq4snn.discovery.operations import KINDS
+from ptq4snn.discovery.projection_modules import channel_axis
 from ptq4snn.discovery.record import FACTORIES
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.surgery import copy_model
-from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.network.edit import Edit
 from ptq4snn.numerics.finishing import MAX_CLASSES
 

@@ -21,10 +21,10 @@ from torch.overrides import TorchFunctionMode
 
 from ptq4snn.discovery.editing import CALLS, UNSET, alike, edited_modules, spread
 from ptq4snn.discovery.exclusion import GIVEN, advice, is_inside
+from ptq4snn.discovery.projection_modules import is_projection
 from ptq4snn.discovery.resetting import reset_neurons
 from ptq4snn.discovery.surgery import copy_model, replace_modules, unwrapped
 from ptq4snn.discovery.transposing import Untransposed, is_plain_transposed
-from ptq4snn.discovery.walk import is_projection
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import compound_of
 from ptq4snn.frameworks.compound import OneToOne

@@ -16,9 +16,9 @@ from ptq4snn.discovery.editing import Moved
 from ptq4snn.discovery.exclusion import advice
 from ptq4snn.discovery.graph import Graph, Node
 from ptq4snn.discovery.operations import KINDS
+from ptq4snn.discovery.projection_modules import channel_axis
 from ptq4snn.discovery.record import FACTORIES
 from ptq4snn.discovery.rules.support import call
-from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.errors import UnsupportedOperation
 
 __all__ = ["SpikeScales", "find_spike_scales"]

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded, store_snapped
 from ptq4snn.discovery.info import ProjectionInfo
-from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.discovery.projection_modules import channel_axis
 from ptq4snn.numerics.powers import next_power
 from ptq4snn.numerics.scales import row_blocks
 

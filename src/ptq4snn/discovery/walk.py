@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.batchnorm import border
 from ptq4snn.discovery.channel_layout import channel_ids, layout_of
-from ptq4snn.discovery.editing import ChannelAffine, Moved
+from ptq4snn.discovery.editing import Moved
 from ptq4snn.discovery.exclusion import advice, given_names
 from ptq4snn.discovery.facts import (
     TIME,
@@ -23,34 +22,21 @@ from ptq4snn.discovery.facts import (
     Fact,
     Finished,
     Membrane,
-    NormCall,
     Opaque,
     Sheet,
 )
 from ptq4snn.discovery.graph import Graph, Node, Ref
+from ptq4snn.discovery.norms import normalised
+from ptq4snn.discovery.projection_modules import PROJECTIONS, channel_axis
 from ptq4snn.discovery.rules import apply
-from ptq4snn.discovery.rules.shaping import padded
 from ptq4snn.discovery.thin import channels_of, spread, thin
 from ptq4snn.errors import UnsupportedOperation
 from ptq4snn.frameworks import adapter_of
 from ptq4snn.network.state_layout import Layout
 
-__all__ = ["NeuronCall", "ProjectionCall", "Then", "Walk", "channel_axis", "is_projection", "walk"]
+__all__ = ["NeuronCall", "ProjectionCall", "Then", "Walk", "walk"]
 
 Then = tuple[tuple[str, int], ...]
-PROJECTIONS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
-
-
-def is_projection(module: nn.Module) -> bool:
-    return isinstance(module, PROJECTIONS)
-
-
-def channel_axis(module: nn.Module) -> int:
-    """Axis of the output channels, counted from the end: -1 for Linear, -3 for Conv2d."""
-    if isinstance(module, nn.Linear):
-        return -1
-    return next(-1 - rank for rank, kind in CONVOLUTIONS.items() if isinstance(module, kind))
 
 
 @dataclass(frozen=True)
@@ -138,7 +124,7 @@ def _visit(w: Walk, graph: Graph, node: Node, modules: dict[str, nn.Module]) -> 
         return _projection(w, graph, node, modules[node.target])
     if node.kind == "norm":
         value = _input(node)
-        return [_norm(w, node, modules[node.target], w.facts[value], len(graph.values[value].shape))]
+        return [normalised(node, modules[node.target], w.facts[value], len(graph.values[value].shape))]
     if node.kind == "neuron":
         return _neuron(w, graph, node, modules[node.target])
     facts = [w.facts[i] for i in node.inputs]
@@ -239,55 +225,6 @@ def _steps(fact: Fact, axis: int, rank: int) -> Tensor:
         return torch.zeros([1] * rank, dtype=torch.float64)
     first: tuple[Any, ...] = (..., *[slice(0, 1)] * (rank - axis))
     return (ids[first] / TIME).floor()
-
-
-def _norm(w: Walk, node: Node, module: nn.Module, fact: Fact, rank: int) -> Fact:
-    if isinstance(fact, (Data, Constant)):
-        return fact if isinstance(fact, Data) else Data()
-    if isinstance(fact, Opaque):
-        return fact
-    if isinstance(fact, Current):
-        if len(fact.sheets) > 1:
-            why = "normalises a sum of projections"
-        elif fact.sheets[0].uneven:
-            why = f"comes behind '{fact.sheets[0].uneven}', which makes constants differ from place to place,"
-        else:
-            (s,) = fact.sheets
-            axis = _norm_axis(module, rank)
-            channels = _norm_channels(thin(s.ids, axis) % TIME, axis)
-            pixels, after_max = border(module), "max_pool" in s.ops
-            if channels is not None and (not pixels or _flat(s.ids)):
-                call = NormCall(node.target, node.outputs[0], s.constant, after_max, channels, pixels)
-                ids = padded(s.ids, [pixels] * 4)
-                return replace(fact, sheets=(replace(s, ids=ids, norms=(*s.norms, call)),))
-            why = "normalises one channel of its projection by several statistics"
-    else:
-        why = "normalises spikes" if isinstance(fact, Count) else "normalises membrane potentials"
-    projections = fact.projections if isinstance(fact, Current) else frozenset()
-    membranes = frozenset([fact.neuron]) if isinstance(fact, Membrane) else frozenset()
-    return Opaque(f"the BatchNorm '{node.target}' {why} and cannot be folded", projections, membranes)
-
-
-def _norm_axis(module: nn.Module, rank: int) -> int:
-    """The channels' axis; a layer of whole sequences [T, B, C, ...] says so by its step mode."""
-    if isinstance(module, ChannelAffine):
-        return rank + module.axis
-    return 2 if getattr(module, "step_mode", "s") == "m" and rank > 2 else 1
-
-
-def _flat(ids: Tensor) -> bool:
-    """Whether the last two axes are positions, of one channel each."""
-    return torch.equal(ids, ids[..., :1, :1].expand_as(ids))
-
-
-def _norm_channels(numbers: Tensor, axis: int) -> tuple[tuple[int, int], ...] | None:
-    """(channel number, BatchNorm channel) of every projection channel, None where one has several."""
-    rows = numbers.movedim(axis, 0).flatten(1)
-    if torch.equal(rows.amin(1), rows.amax(1)):
-        found = [(int(n), c) for c, n in enumerate(rows[:, 0].tolist())]
-    else:
-        found = [(int(n), c) for c, row in enumerate(rows) for n in row.unique().tolist()]
-    return tuple(found) if len({n for n, _ in found}) == len(found) else None
 
 
 def _neuron(w: Walk, graph: Graph, node: Node, module: nn.Module) -> list[Fact]:

@@ -27,7 +27,7 @@ from ptq4snn.modules.readout import divergence, same_draws
 from ptq4snn.schema.score_types import Task
 
 if TYPE_CHECKING:
-    from ptq4snn.prepare import Prepared
+    from ptq4snn.prepared import Prepared
 from ptq4snn.stages import COMPARING
 
 __all__ = ["Fidelity", "NeuronFidelity", "compare", "emd"]

@@ -36,7 +36,7 @@ from ptq4snn.schema.figure_types import AllocationData, Bins, BridgeData, Distri
 
 if TYPE_CHECKING:
     from ptq4snn.evaluation.fidelity import Fidelity
-    from ptq4snn.prepare import Prepared
+    from ptq4snn.prepared import Prepared
 
 __all__ = ["allocation_data", "bridge_data", "distributions_data", "make_figures"]
 

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from ptq4snn.cost.traffic import PlanCost
 from ptq4snn.discovery.discover import reset_neurons
+from ptq4snn.discovery.projection_modules import channel_axis
 from ptq4snn.discovery.surgery import copy_model
-from ptq4snn.discovery.walk import channel_axis
 from ptq4snn.evaluation.fidelity import Fidelity
 from ptq4snn.heap import sparing
 from ptq4snn.memory import Undo
@@ -37,7 +37,7 @@ from ptq4snn.numerics.gradients import safe_gradients
 from ptq4snn.schema.report_types import NeuroBench, NeuroBenchCounts
 
 if TYPE_CHECKING:
-    from ptq4snn.prepare import Prepared
+    from ptq4snn.prepared import Prepared
 
 __all__ = ["SynapticMeter", "SynapticMeters", "counted", "fan_out", "neurobench_counts"]
 

@@ -22,7 +22,7 @@ from ptq4snn.progress import stepping
 from ptq4snn.stages import NOISE
 
 if TYPE_CHECKING:
-    from ptq4snn.prepare import Prepared
+    from ptq4snn.prepared import Prepared
 
 __all__ = ["JITTER", "jittered", "jittered_logits", "noise_floor"]
 

@@ -35,7 +35,7 @@ from ptq4snn.schema.report_types import (
 )
 
 if TYPE_CHECKING:
-    from ptq4snn.prepare import Prepared
+    from ptq4snn.prepared import Prepared
 
 __all__ = ["make_report"]
 

@@ -20,7 +20,7 @@ from ptq4snn.freezing import build_model
 from ptq4snn.network.plan import NeuronPlan, Plan, ProjectionPlan
 from ptq4snn.network.program import Program
 from ptq4snn.overrides import Override
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepared import Prepared
 from ptq4snn.recipe import Recipe
 
 __all__ = ["Candidate", "Catalog"]

@@ -22,7 +22,7 @@ from ptq4snn.frontier.goal import Outcome
 from ptq4snn.hashing import Hash, code_digest
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.saving import load_model
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepared import Prepared
 from ptq4snn.run_store import Store
 from ptq4snn.team import SOLO, Team
 

@@ -12,7 +12,7 @@ from ptq4snn.data.samples import check_labels
 from ptq4snn.errors import DataError
 from ptq4snn.frontier.dealing import Dealt
 from ptq4snn.frontier.goal import Outcome
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepared import Prepared
 
 __all__ = ["Judge"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.discovery.projection_modules import channel_axis
 from ptq4snn.modules.carrier import Clock, StreamTensor, counted, plain, round_through
 from ptq4snn.network.plan import InputPlan, ProjectionPlan
 from ptq4snn.numerics.device import keeping_types, refuse_autocast

@@ -19,7 +19,7 @@ from ptq4snn.discovery.editing import edit_model
 from ptq4snn.discovery.exclusion import is_inside
 from ptq4snn.discovery.input_types import widened
 from ptq4snn.discovery.opening import readable
-from ptq4snn.discovery.walk import is_projection
+from ptq4snn.discovery.projection_modules import is_projection
 from ptq4snn.errors import BundleError, OutputError, RecipeError, UnsupportedOperation
 from ptq4snn.files import check_target, is_file, write_whole
 from ptq4snn.frameworks import Shell, adapter_of

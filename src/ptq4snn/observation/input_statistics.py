@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.discovery.projection_modules import channel_axis
 from ptq4snn.network.plan import InputPlan
 from ptq4snn.numerics.limits import ZERO_FRACTION_BITS
 

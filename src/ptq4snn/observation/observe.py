@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.folding import Folded
-from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.discovery.projection_modules import channel_axis
 from ptq4snn.memory import Portion, Room, Undo
 from ptq4snn.network.state_layout import Layout
 from ptq4snn.observation.channel_statistics import BINS, ChannelStatistics, bin_index

@@ -23,7 +23,7 @@ from ptq4snn.modules.readout import same_draws
 from ptq4snn.numerics.nearest import QuantWeight, input_scales
 
 if TYPE_CHECKING:
-    from ptq4snn.prepare import Prepared
+    from ptq4snn.prepared import Prepared
 
 __all__ = ["Enough", "Network", "collected", "forward"]
 

@@ -24,7 +24,7 @@ from ptq4snn.rounding.store import Rounded, Store
 from ptq4snn.stages import ROUNDING
 
 if TYPE_CHECKING:
-    from ptq4snn.prepare import Prepared
+    from ptq4snn.prepared import Prepared
 
 __all__ = ["dead_columns", "material_digest", "round_weights", "stretches"]
 

@@ -28,7 +28,7 @@ from ptq4snn.stages import CHOOSING_WIDTHS
 from ptq4snn.words import WIDTHS
 
 if TYPE_CHECKING:
-    from ptq4snn.prepare import Prepared
+    from ptq4snn.prepared import Prepared
 
 __all__ = ["with_weight_widths"]
 

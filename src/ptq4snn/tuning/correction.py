@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from ptq4snn.assemble import Assembly
 from ptq4snn.bridge.lattice import Lattice
 from ptq4snn.bridge.replay import Reference, replay_cost
-from ptq4snn.discovery.walk import channel_axis
+from ptq4snn.discovery.projection_modules import channel_axis
 from ptq4snn.network.plan import NeuronPlan
 from ptq4snn.observation.traces import Trace
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepared import Prepared
 from ptq4snn.rounding.network import Network, collected, forward
 from ptq4snn.tuning.judging import plan_levels
 

@@ -30,7 +30,7 @@ from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import divergences, same_draws, temperature
 from ptq4snn.network.plan import Plan
 from ptq4snn.numerics.gradients import safe_gradients
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepared import Prepared
 from ptq4snn.rounding.stage import material_digest
 from ptq4snn.stages import DISTILLING
 from ptq4snn.tuning.student import Student

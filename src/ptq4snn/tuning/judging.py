@@ -12,7 +12,7 @@ from ptq4snn.modules.readout import divergences, mean_divergence, temperature
 from ptq4snn.network.plan import NeuronPlan, Plan
 from ptq4snn.numerics.grid import signed_range
 from ptq4snn.observation.traces import Trace
-from ptq4snn.prepare import Prepared, join
+from ptq4snn.prepared import Prepared, join
 from ptq4snn.tuning.tuning_traces import float_traces
 
 __all__ = ["expected_flips", "judge", "plan_levels"]

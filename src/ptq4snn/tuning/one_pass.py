@@ -22,7 +22,7 @@ from ptq4snn.modules.integer import IntegerCore
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.modules.readout import same_draws
 from ptq4snn.observation.traces import Trace
-from ptq4snn.prepare import Prepared, join
+from ptq4snn.prepared import Prepared, join
 from ptq4snn.progress import stepping
 from ptq4snn.stages import TUNING
 from ptq4snn.tuning.tuning_traces import (

@@ -10,7 +10,7 @@ from ptq4snn.assemble import Assembly
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.network.plan import Plan
 from ptq4snn.observation.traces import Trace
-from ptq4snn.prepare import Prepared
+from ptq4snn.prepared import Prepared
 from ptq4snn.tuning.correction import corrected_threshold
 from ptq4snn.tuning.one_pass import traces_in_order
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from ptq4snn.modules.quantized import QuantizedModel
 from ptq4snn.observation.float_traces import FloatTracers
 from ptq4snn.observation.traces import SAMPLES, Trace, Tracer, record_traces
-from ptq4snn.prepare import Prepared, enough_samples
+from ptq4snn.prepare import enough_samples
+from ptq4snn.prepared import Prepared
 
 __all__ = ["float_traces", "quantized_trace", "quantized_tracer", "trace_batches", "with_float_spikes"]
 
