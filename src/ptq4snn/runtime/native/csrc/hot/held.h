@@ -10,14 +10,15 @@ namespace PTQ_ISA {
 
 // kLanes numbers of 4 bits that begin with a byte, the lower half of it first.
 static inline i32v load_nibbles(const uint8_t* p) {
-#if defined(PTQ_AVX2)
+#if defined(PTQ_AVX512)
+  const __m512i first = _mm512_set1_epi32(load<int32_t>(p));
+  const __m512i all = _mm512_mask_set1_epi32(first, 0xff00, load<int32_t>(p + 4));
+  const __m512i shifts = _mm512_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
+  return (i32v)_mm512_srai_epi32(_mm512_sllv_epi32(all, shifts), 28);
+#elif defined(PTQ_AVX2)
+  const __m256i all = _mm256_set1_epi32(load<int32_t>(p));
   const __m256i shifts = _mm256_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0);
-  __m256i eight[kLanes / 8];
-  for (int i = 0; i < kLanes / 8; ++i) {
-    const __m256i all = _mm256_set1_epi32(load<int32_t>(p + 4 * i));
-    eight[i] = _mm256_srai_epi32(_mm256_sllv_epi32(all, shifts), 28);
-  }
-  return load<i32v>(eight);
+  return (i32v)_mm256_srai_epi32(_mm256_sllv_epi32(all, shifts), 28);
 #else
   i32v x;
   for (int i = 0; i < kLanes; ++i) x[i] = (((p[i / 2] >> (4 * (i % 2))) & 15) ^ 8) - 8;
@@ -28,9 +29,13 @@ static inline i32v load_nibbles(const uint8_t* p) {
 // The inverse, of numbers that fit.
 static inline void store_nibbles(uint8_t* p, const i32v* x) {
 #if defined(PTQ_AVX2)
+#if defined(PTQ_AVX512)
+  const __m128i bytes = _mm512_cvtepi32_epi8((__m512i)x[0]);
+#else
   __m128i parts[4];
   std::memcpy(parts, x, sizeof parts);
   const __m128i bytes = _mm_packs_epi16(_mm_packs_epi32(parts[0], parts[1]), _mm_packs_epi32(parts[2], parts[3]));
+#endif
   const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
   const __m128i pairs = _mm_maddubs_epi16(low, _mm_set1_epi16(16 * 256 + 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(pairs, pairs));
