@@ -8,11 +8,12 @@ from typing import Any
 
 from ptq4snn.files import write_whole
 from ptq4snn.report.units import size
+from runtime_parts import goals
+from runtime_parts.goals import STRONGEST
 from runtime_parts.names import cpu_name
 
 BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
 FLOATS = ("spikingjelly", "snntorch", "eager", "compiled", "onnx float", "onnx int8", "simulation")
-STRONGEST = ("eager", "compiled", "onnx float")
 MEMORY_LABELS = {"spikingjelly": "SpikingJelly eager", "eager": "torch eager", "compiled": "torch.compile"}
 
 
@@ -42,6 +43,7 @@ def written(path: Path, results: dict[str, Any]) -> str:
         "scaling": of_each(cpus, "scaling", scaling_table),
         "widths": of_each(cpus, "widths", speed_table),
         "memory": of_each(cpus, "memory", memory_table),
+        "goals": goals.goals(cpus, title),
     }
     for name, table in tables.items():
         begin, end = BEGIN.format(name), END.format(name)
@@ -147,10 +149,8 @@ def small_table(found: list[dict[str, Any]]) -> str:
 
 def over_strongest(r: dict[str, Any]) -> str:
     """The fastest kernels against the fastest of the float contenders."""
-    c = r["contenders"]
-    floats = [c[n]["speedup"] for n in STRONGEST if n in c]
-    ours = [row["speedup"] for n, row in c.items() if n.startswith("runtime")]
-    return f"**{max(ours) / max(floats):.1f}x**" if floats and ours else ""
+    ratio = goals.over_strongest(r)
+    return "" if ratio is None else f"**{ratio:.1f}x**"
 
 
 def layer_table(found: list[dict[str, Any]]) -> str:
