@@ -221,15 +221,14 @@ def test_a_hook_on_a_neuron_is_refused_by_name() -> None:
 
 def test_outputs_are_compared_with_the_originals_own_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     """A classifier whose constant is dropped leaves every spike as it is."""
-    from ptq4snn.discovery import proof
+    from ptq4snn.discovery.folding import fold_in_place
 
     def forgetful(*args: Any, **kwargs: Any) -> Any:
-        folded = original(*args, **kwargs)
+        folded = fold_in_place(*args, **kwargs)
         folded.model.get_parameter("head.bias").data.zero_()
         return folded
 
-    original = proof.fold_in_place
-    monkeypatch.setattr(proof, "fold_in_place", forgetful)
+    monkeypatch.setattr("ptq4snn.discovery.proof.fold_in_place", forgetful)
     with pytest.raises(FoldingError, match="output 0 differs"):
         ptq4snn.quantize(Net(nn.Linear(24, 24)), X, **RECIPE)
 
