@@ -34,7 +34,7 @@ from ptq4snn.report.figures import (
     time,
 )
 from ptq4snn.report.finished_run import Kind, Run
-from ptq4snn.report.panel import Panel
+from ptq4snn.report.panel import Panel, round_bytes
 from ptq4snn.report.theme import DARK, LIGHT
 from ptq4snn.schema.figure_types import Figures
 
@@ -296,3 +296,16 @@ def test_names_that_look_like_colours_stay_names() -> None:
         assert data is not None
         text = json.dumps(figure_spec(FIGURES[name], figure_panels(FIGURES[name], data)))
         assert ("@stage" in text) and '"@after"' not in text and '"@bits4"' not in text
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ((199 << 10, 360 << 10), [150 << 10, 200 << 10, 250 << 10, 300 << 10, 350 << 10, 400 << 10]),
+        ((500, 900), [500, 600, 700, 800, 900]),
+        ((3 << 20, 50 << 20), [n << 20 for n in (0, 10, 20, 30, 40, 50)]),
+        ((4096, 4096), [4096]),
+    ],
+)
+def test_ticks_of_bytes_are_round(values: tuple[int, int], ticks: list[int]) -> None:
+    assert round_bytes(values, 6) == ticks

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log10
 from typing import Any
 
 from ptq4snn.report.theme import BITS
 
-__all__ = ["MANY", "Panel", "Row", "Spec", "axis_of_bytes", "bits_scale", "channel", "colours", "crowd"]
+__all__ = [
+    "MANY",
+    "Panel",
+    "Row",
+    "Spec",
+    "axis_of_bytes",
+    "bits_scale",
+    "channel",
+    "colours",
+    "crowd",
+    "round_bytes",
+]
 
 Spec = dict[str, Any]
 Row = dict[str, Any]
@@ -62,6 +74,16 @@ def axis_of_bytes(**more: Any) -> Spec:
     for unit, least in reversed(steps):
         text = f"datum.value >= {least} ? format(datum.value / {least}, ',.3~r') + ' {unit}' : {text}"
     return {"labelExpr": text, **more}
+
+
+def round_bytes(values: Sequence[int], count: int) -> list[int]:
+    """About `count` ticks around the values, at round numbers of their binary unit."""
+    low, high = min(values), max(values)
+    unit = next((u for u in (2**30, 2**20, 2**10) if high >= 4 * u), 1)
+    rough = max(1.0, (high - low) / unit / count)
+    ten = 10 ** int(log10(rough))
+    step = unit * next(n * ten for n in (1, 2, 5, 10) if n * ten >= rough)
+    return list(range(low // step * step, high + step, step))
 
 
 def crowd(rows: Sequence[Row]) -> Spec:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ptq4snn.report.figure import Figure, Heading
 from ptq4snn.report.figures.common import rounded
-from ptq4snn.report.panel import Panel, Row, Spec, axis_of_bytes, channel, colours
+from ptq4snn.report.panel import Panel, Row, Spec, axis_of_bytes, channel, colours, round_bytes
 from ptq4snn.report.units import size
 from ptq4snn.schema.figure_types import FrontierData, FrontierRow
 from ptq4snn.schema.report_types import Report
@@ -108,7 +108,11 @@ def panels(data: FrontierData) -> list[Panel]:
 
 
 def dots(rows: list[Row], axis: str) -> Spec:
-    x = channel("bytes", "weights and the states of one sample", axis=axis_of_bytes(grid=False, tickCount=6))
+    sizes = [r["bytes"] for r in rows]
+    ticks = axis_of_bytes(grid=False, values=round_bytes(sizes, 6))
+    x = channel("bytes", "weights and the states of one sample", axis=ticks)
+    right = any(r["chosen"] and 2 * r["bytes"] > min(sizes) + max(sizes) for r in rows)
+    side = "right" if right else "left"  # of the words that stand below the chosen one
     x["scale"] = {"zero": False, "padding": 40}
     y = channel("quality", axis, scale={"zero": False}, axis={"tickCount": 6})
     tip = [
@@ -138,8 +142,13 @@ def dots(rows: list[Row], axis: str) -> Spec:
             },
             {
                 "transform": [{"filter": "datum.chosen"}],
-                "mark": {"type": "text", "align": "left", "dx": 12, "dy": 12, "aria": False},
-                "encoding": {"y": y, "text": {"field": "name"}},
+                "mark": {
+                    "type": "text",
+                    "align": side,
+                    "dy": -6,
+                    "aria": False,
+                },
+                "encoding": {"y": {"value": "height"}, "text": {"field": "name"}},
             },
         ],
     }
