@@ -81,7 +81,7 @@ RECONSTRUCTED = {  # what AdaRound and BRECQ keep as it was, beside roundings wi
 OWN = (  # those whose accuracy has room to be lost
     "default", "sew-resnet10-48-cifar100", "sdt-2-128-cifar10", "vgg8-32-cifar10", "vgg4-16-nmnist-slow",
 )  # fmt: skip
-NETWORKS = (*OWN, *FOREIGN)
+NETWORKS = (*OWN, "metaspikeformer-32-cifar10", *FOREIGN)
 REBUILT = ("vgg8-32-cifar10", "vgg4-16-nmnist-slow")
 ABLATED = ("default", "sdt-2-128-cifar10", "vgg4-16-nmnist-slow")
 
