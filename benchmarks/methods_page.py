@@ -15,7 +15,7 @@ BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
 PREFIXES = {"equal": "", "equal, nearest": "nearest: ", "equal, BRECQ": "BRECQ: "}  # of rows, by their table
 COUPLINGS = ("reuse", "FlowQ", "layer-wise", "bridge", "bridge + MPBA", "default")
 BRIEF = ("4", "2")  # bits of README
-NOT_BRIEF = ("vgg8-32-cifar10",)  # one screen has no room for all
+NOT_BRIEF = ("vgg8-32-cifar10", "metaspikeformer-32-cifar10")  # one screen has no room for all
 WIDTHS = ("4", "3", "2.5", "2")
 HARD = (  # networks whose states are forgotten at every spike
     "default", "sew-resnet10-48-cifar100", "sdt-2-128-cifar10", "vgg8-32-cifar10",
