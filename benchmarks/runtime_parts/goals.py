@@ -33,13 +33,15 @@ def of_batches(cpu: Cpu, case: str, measure: Callable[[dict[str, Any]], float | 
 
 
 def judged(values: list[float | None], goal: float) -> str:
-    """Figures, and which of them are missed."""
+    """Figures of BATCHES, and which of them reach the goal."""
     known = [v for v in values if v is not None]
     if not known:
         return ""
     text = " and ".join("not measured" if v is None else f"{v:.1f}x" for v in values)
-    missed = sum(v < goal for v in known)
-    return f"{text}: {'reached' if not missed else 'missed' if missed == len(known) else 'reached once'}"
+    good = [f"batch {b}" for b, v in zip(BATCHES, values, strict=True) if v is not None and v >= goal]
+    if not good:
+        return f"{text}: missed"
+    return f"{text}: reached" + ("" if len(good) == len(known) else f" at {good[0]} only")
 
 
 def least(cpu: Cpu, kind: str) -> str:
