@@ -119,3 +119,17 @@ def test_large_networks(benchmark: Any) -> None:
     large = benchmark("large")
     assert large.results()
     assert large.written(large.results()) == large.PAGE.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([16.0, 15.0], "16.0x and 15.0x: reached"),
+        ([14.9, 15.0], "14.9x and 15.0x: reached at batch 16 only"),
+        ([14.9, 3.0], "14.9x and 3.0x: missed"),
+        ([14.9, None], "14.9x and not measured: missed"),
+        ([None, None], ""),
+    ],
+)
+def test_which_goals_are_reached(benchmark: Any, values: list[float | None], words: str) -> None:
+    assert benchmark("runtime_parts.goals").judged(values, 15.0) == words
