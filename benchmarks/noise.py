@@ -5,8 +5,9 @@
 The weights of the folded float network are moved by normal noise of 0.01 %, 0.1 % and 1 % of each
 projection's spread, three draws each, and the whole test set is run: how many decisions become others, and
 what accuracy is left. A method of quantization that leaves as much has lost nothing that the network could
-have kept. Finished networks are kept in benchmarks/noise.json; the table and a line of each network's card
-are written from it (--write does only that).
+have kept. Of a network that segments every pixel with a label is a decision. Finished networks are kept in
+benchmarks/noise.json; the table and a line of each network's card are written from it (--write does only
+that).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptq4snn.data.samples import SampleBatches
+from ptq4snn.data.samples import VOID, SampleBatches
 from ptq4snn.data.source import open_samples
 from ptq4snn.evaluation.noise import jittered
 from ptq4snn.experiments.bench import today
@@ -38,6 +39,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 ASSETS = Path(__file__).parents[1] / "src" / "ptq4snn" / "assets"
 WEIGHTS = Path(__file__).parents[1] / "weights"
 CARDS = {"default": ASSETS / "README.md", "vgg4-16-nmnist-slow": ASSETS / "vgg4-16-nmnist-slow.md"}
+BY_PIXEL = {"sdt-fpn-16-camvid"}
 LINE = "decisions changed by 0.01 % weight noise"
 BEGIN, END = "<!-- noise -->", "<!-- end of noise -->"
 SIZES = (1e-4, 1e-3, 1e-2)
@@ -46,10 +48,11 @@ FEW, BATCH = 64, 16  # samples that the network is traced with, and that are run
 
 
 def decisions(prepared: Prepared, batches: SampleBatches[Any], noise: tuple[int, float] | None) -> Tensor:
-    """The class [samples] that the float network chooses, with noise of a seed and a size or without."""
+    """The class of every sample or pixel that the float network chooses, with noise of a seed and a size or
+    without."""
     with jittered(prepared.folded, *noise) if noise else nullcontext():
         found = prepared.logits(prepared.folded.model, (x for x, _ in batches))
-        return torch.cat([z.argmax(1) for z in found])
+        return torch.cat([z.argmax(1).flatten() for z in found])
 
 
 def measure(name: str, data: str) -> dict[str, Any]:
@@ -58,11 +61,13 @@ def measure(name: str, data: str) -> dict[str, Any]:
     calibration = open_samples(data, "calibration", entry.preprocessing, entry.data)
     test = SampleBatches(open_samples(data, "test", entry.preprocessing, entry.data), BATCH)
     prepared = prepare(entry.load(), draw(SampleBatches(calibration, BATCH), FEW, 0), Recipe.parse("w8m8"))
-    right = torch.cat([y for _, y in test])
-    plain = decisions(prepared, test, None)
+    labels = torch.cat([y for _, y in test])
+    scored = labels.flatten() != VOID
+    right = labels.flatten()[scored]
+    plain = decisions(prepared, test, None)[scored]
     rows = []
     for size in SIZES:
-        found = [decisions(prepared, test, (seed, size)) for seed in range(DRAWS)]
+        found = [decisions(prepared, test, (seed, size))[scored] for seed in range(DRAWS)]
         rows.append(
             {
                 "size": size,
@@ -71,7 +76,7 @@ def measure(name: str, data: str) -> dict[str, Any]:
             }
         )
         print(f"{name} {size:g}: {rows[-1]['accuracy']}, changed {rows[-1]['changed']}", flush=True)
-    return {"float": share(plain == right), "samples": len(right), "date": today(),
+    return {"float": share(plain == right), "samples": len(labels), "date": today(),
             "processor": processor(), "rows": rows}  # fmt: skip
 
 
@@ -99,9 +104,10 @@ def cards(results: dict[str, Any]) -> dict[Path, str]:
     """Every network's card, with a line that says how many decisions the least noise changes."""
     found = {}
     for name, r in results.items():
-        path = CARDS.get(name, WEIGHTS / f"{name}.md")
+        path = CARDS.get(name) or (WEIGHTS / (TRAINED[name].checkpoint or name)).with_suffix(".md")
         if path.exists():
-            line = f"| {LINE} | {fmean(r['rows'][0]['changed']):.2f} % of {r['samples']:,} test samples |"
+            what = f"{r['samples']:,} test samples{', pixel by pixel' if name in BY_PIXEL else ''}"
+            line = f"| {LINE} | {fmean(r['rows'][0]['changed']):.2f} % of {what} |"
             old = [s for s in path.read_text("utf-8").splitlines() if not s.startswith(f"| {LINE} |")]
             licence = next(i for i, s in enumerate(old) if s.startswith("| licence |"))
             found[path] = "\n".join([*old[:licence], line, *old[licence:]]) + "\n"

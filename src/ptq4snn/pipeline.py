@@ -71,10 +71,11 @@ def run(prepared: Prepared, recipe: Recipe) -> QuantizedModel:
 
 
 def scalings(prepared: Prepared, recipe: Recipe) -> Iterator[tuple[Lattice, list[Allocation]]]:
-    """Scales of the weights: their own; or, for transformers, those chosen together with the states' under
-    the bits of every channel, which are allocated first, on nearest weights."""
+    """Scales of the weights: their own; or, for transformers and FlowQ, those chosen together with the
+    states' under the bits of every channel, which are allocated first, on nearest weights."""
     own = Lattice.of(prepared.folded, prepared.seen, recipe)
     wanted = prepared.folded.discovery.transformer if recipe.joint is None else recipe.joint
+    wanted = wanted or recipe.coupling == "flowq"
     if not wanted or recipe.weights is None or recipe.coupling not in JOINT:
         yield own, []
         return

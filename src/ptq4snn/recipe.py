@@ -50,8 +50,8 @@ class Recipe:
     membrane: budget: bits of a state on average over the eligible channels, 2 to 8. With allocation
         "uniform" every channel gets it, so it must be 2, 3, 4 or 8. Ignored by coupling "none".
     coupling: where a state's scale comes from. bridge: weight scale * 2^k per channel; layerwise: one k per
-        neuron; flowq: one weight scale and one k per layer; reuse: the weight's own scale; independent: its
-        own scale per channel, by fixed-point multiply; none: the state stays 32-bit.
+        neuron; flowq: one weight scale and one k per layer, chosen together; reuse: the weight's own scale;
+        independent: its own scale per channel, by fixed-point multiply; none: the state stays 32-bit.
     allocation: uniform; mpba (bits per channel by firing rate and sensitivity, the paper's); benefit (by the
         flipped spikes that each further bit spares, measured by replay); or fit (uniform where the budget is
         a width, else benefit).
@@ -89,8 +89,8 @@ class Recipe:
     widths: bits that mpba and benefit give to channels, out of 2, 3, 4 and 8.
     uniform_competes: wherever mpba or benefit search, and the budget is a width, the same width for all is
         one of the trials, and kept if it is nearer to the float model held out.
-    joint: search weight scale and k together (by squared error, bridge and layerwise only); None does so for
-        models with streams or bare neurons, as the paper does.
+    joint: search weight scale and k together by squared error; None does so for models with streams or
+        bare neurons, as the paper does. Of bridge and layerwise; flowq always chooses both together.
     lambda_mem: weight of the state's error in the joint search.
     first_bits, first_membrane: bits of the first projection's weights and of its neuron's state.
     last_bits: bits of the classifier's weights.

@@ -151,6 +151,15 @@ def test_one_scale_a_layer_everywhere(two: Prepared) -> None:
     assert len(set(plan.neurons["first"].k)) == 1
 
 
+def test_flowq_chooses_both_scales_together_on_any_network(two: Prepared) -> None:
+    """Also where the paper's bridge would keep the weight's own scale."""
+    recipe = Recipe.parse("paper+nearest+flowq+uniform+w4m4").replace(joint=False)
+    lattice = Lattice.of(two.folded, two.seen, recipe)
+    found = joint_scales(Assembly(lattice), Assembly(lattice).uniform_bits())["pair"]
+    assert run(two, recipe).plan.projections["pair"].scales == tuple(found.tolist())
+    assert not torch.equal(found, lattice.projections["pair"].weight.scales)
+
+
 def test_bits_are_allocated_before_the_scales(two: Prepared) -> None:
     """The weight's scales of the result are those for the widths that the channels ended up with."""
     recipe = Recipe.parse("paper+nearest+w4m4").replace(joint=True, beta=0.8, percentile=90.0)
