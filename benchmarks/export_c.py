@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -137,9 +136,16 @@ def table(cases: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--write", action="store_true", help="only write the page")
+    if not p.parse_args().write:
+        write_whole(RESULTS, json.dumps(measured(), indent=2) + "\n")
+    results = json.loads(RESULTS.read_text("utf-8"))
+    print("\n".join(table(results["cases"])))
+    write_whole(PAGE, written(results))
+
+
+def measured() -> dict[str, Any]:
     x = normalize(default_sample()[1][:1]).numpy()
     cases = {}
     with tempfile.TemporaryDirectory() as name:
@@ -151,32 +157,21 @@ def main() -> None:
             quantized(folder, first_membrane=4), x, folder / "c"
         )
         qualia = beside_qualia(folder / "d")
-    lines = table(cases)
-    print("\n".join(lines))
-    write_whole(
-        RESULTS,
-        json.dumps(
-            {
-                "date": today(),
-                "compiler": run(["arm-none-eabi-gcc", "--version"], HERE).splitlines()[0],
-                "cases": cases,
-                "qualia": qualia,
-            },
-            indent=2,
-        )
-        + "\n",
-    )
-    write_table("export_c", lines)
-    if qualia is not None:
-        write_table("qualia", qualia_table(qualia))
+    compiler = run(["arm-none-eabi-gcc", "--version"], HERE).splitlines()[0]
+    return {"date": today(), "compiler": compiler, "cases": cases, "qualia": qualia}
 
 
-def write_table(name: str, lines: list[str]) -> None:
-    """Between its marks in the page."""
+def written(results: dict[str, Any]) -> str:
+    """The page with the tables that the results give."""
+    tables = {"export_c": table(results["cases"])}
+    if results["qualia"] is not None:
+        tables["qualia"] = qualia_table(results["qualia"])
     text = PAGE.read_text(encoding="utf-8")
-    marked = "\n".join([f"<!-- {name} -->", *lines, f"<!-- end of {name} -->"])
-    found = re.sub(f"<!-- {name} -->.*?<!-- end of {name} -->", lambda _: marked, text, flags=re.S)
-    write_whole(PAGE, found)
+    for name, lines in tables.items():
+        before, rest = text.split(f"<!-- {name} -->")
+        whole = "\n".join([f"<!-- {name} -->", *lines, f"<!-- end of {name} -->"])
+        text = before + whole + rest.split(f"<!-- end of {name} -->")[1]
+    return text
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -38,6 +37,7 @@ from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.measure import interleave
 
 HERE = Path(__file__).parent
+BEGIN, END = "<!-- export_onnx -->", "<!-- end of export_onnx -->"
 RESULTS, PAGE = HERE / "export_onnx.json", HERE.parent / "docs" / "deploy.md"
 MODELS, BATCHES = ("default", "vgg8-32-cifar10", "sdt-2-128-cifar10"), (1, 16)
 LABELS = {
@@ -142,11 +142,13 @@ def main() -> None:
             rows = [row for name in MODELS for row in measure(name, Path(folder), a.rounds)]
         versions = {"date": today(), "machine": machine(), "onnxruntime": onnxruntime.__version__}
         write_whole(RESULTS, json.dumps({**versions, "rows": rows}, indent=1) + "\n")
-    text = PAGE.read_text(encoding="utf-8")
-    lines = table(json.loads(RESULTS.read_text("utf-8")))
-    marked = "\n".join(["<!-- export_onnx -->", *lines, "<!-- end of export_onnx -->"])
-    whole = re.sub("<!-- export_onnx -->.*?<!-- end of export_onnx -->", lambda _: marked, text, flags=re.S)
-    write_whole(PAGE, whole)
+    write_whole(PAGE, written(json.loads(RESULTS.read_text("utf-8"))))
+
+
+def written(results: dict[str, Any]) -> str:
+    """The page with the table that the results give."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    return "\n".join([before + BEGIN, *table(results), END + rest.split(END)[1]])
 
 
 if __name__ == "__main__":

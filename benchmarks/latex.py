@@ -2,7 +2,8 @@
 
     python benchmarks/latex.py docs/results.md tables.tex
 
-A table's caption is the heading it stands under. Needs \\usepackage{booktabs}.
+Tables of bars, and those that commands print: a line of dashes below the titles, cells two spaces apart. A
+table's caption is the heading it stands under. Needs \\usepackage{booktabs}.
 """
 
 from __future__ import annotations
@@ -10,28 +11,42 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from ptq4snn.files import write_whole
 from ptq4snn.report.latex import latex_table
 from ptq4snn.report.text import Grid
 
+RULE = re.compile(r"\|[ :|-]+\|$")
+DASHES = re.compile(r" {4}-{9,}$")
+CELL = re.compile(r"\S+(?: \S+)*")  # of a printed table
 MARKS = re.compile(r"\*\*|`|<br>|(?<!\!)\[([^\]]*)\]\([^)]*\)")  # of a link the words stay
 
 
 def tables(page: str) -> Iterator[tuple[str, Grid]]:
-    """Heading and cells of every pipe table of a page; what is in a block of code is none."""
-    heading, found, fenced = "", list[list[str]](), False
-    for line in [*page.splitlines(), ""]:
-        fenced ^= line.startswith("```")
-        if line.startswith("|") and not fenced:
-            found.append(cells(line))
-            continue
-        if len(found) > 1:
-            yield heading, grid(found)
-        found = []
-        if line.startswith("#") and not fenced:
-            heading = plain(line.lstrip("# "))
+    """Heading and cells of every table of a page; bars in a block of code are none."""
+    heading, fenced = "", False
+    for block in page.split("\n\n"):
+        lines = block.splitlines()
+        for place, line in enumerate(lines):
+            fenced ^= line.startswith("```")
+            if line.startswith("#") and not fenced:
+                heading = plain(line.lstrip("# "))
+            if RULE.match(line) and not fenced:
+                yield heading, grid([cells(s) for s in takewhile(lambda s: s[:1] == "|", lines[place - 1 :])])
+            if DASHES.match(line):
+                yield heading, printed(lines[place - 1], lines[place + 1 :])
+
+
+def printed(titles: str, rows: list[str]) -> Grid:
+    """A table of text: a cell begins or ends where its title does, words begin, figures end."""
+    columns = [(t.start(), t.end(), t[0]) for t in CELL.finditer(titles)]
+    made = []
+    for row in rows:
+        found = {t.end(): t[0] for t in CELL.finditer(row)} | {-t.start(): t[0] for t in CELL.finditer(row)}
+        made.append([found.get(end, found.get(-begin, "")) for begin, end, _ in columns])
+    return grid([[t for *_, t in columns], [], *made])
 
 
 def cells(line: str) -> list[str]:

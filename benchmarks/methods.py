@@ -143,10 +143,16 @@ def first_two(calibration: Any) -> Any:
 
 
 def joined(before: Any, now: Any) -> Any:
-    """The rows of a new measurement, in the places of an earlier one of the same network and samples."""
+    """The rows of a new measurement, in the places of an earlier one of the same network and samples; but
+    a row of more seeds stays."""
     if before is None or any(before.get(k) != now[k] for k in ("samples", "float")):
         return now
-    rows = {r["method"]: r for r in before["rows"]} | {r["method"]: r for r in now["rows"]}
+    rows = {r["method"]: r for r in before["rows"]}
+    for r in now["rows"]:
+        if len(r["seeds"]) >= len(rows.get(r["method"], r)["seeds"]):
+            rows[r["method"]] = r
+        else:
+            print(f"{r['method']}: the row of seeds {rows[r['method']]['seeds']} stays", flush=True)
     return now | {"rows": list(rows.values())}
 
 

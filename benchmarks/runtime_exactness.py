@@ -99,7 +99,8 @@ def compare(name: str, q: ptq4snn.QuantizedModel, path: Path, batches: Any) -> d
     return {"kernels": levels, "bytes": path.stat().st_size, **count, "date": today()}
 
 
-def write_page(results: dict[str, Any]) -> None:
+def written(results: dict[str, Any]) -> str:
+    """The page with the table that the results give."""
     head = "| model | test samples | spikes | states | logits | differences |"
     lines = [head, "|---|---:|---:|---:|---:|---:|"]
     for name in TRAINED:
@@ -110,7 +111,7 @@ def write_page(results: dict[str, Any]) -> None:
     text = PAGE.read_text("utf-8")
     before, rest = text.split(BEGIN)
     table = "\n".join(lines)
-    write_whole(PAGE, f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}")
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}"
 
 
 def main() -> None:
@@ -121,7 +122,7 @@ def main() -> None:
     p.add_argument("--write", action="store_true", help="only write the table")
     args = p.parse_args()
     if args.write:
-        write_page(json.loads(RESULTS.read_text("utf-8")))
+        write_whole(PAGE, written(json.loads(RESULTS.read_text("utf-8"))))
         return
     given = {spec.split(":")[0]: spec.split(":", 1)[1] for spec in args.data}
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
@@ -142,7 +143,7 @@ def main() -> None:
         if not args.limit:
             results[name] = found
             write_whole(RESULTS, json.dumps(results, indent=1))
-            write_page(results)
+            write_whole(PAGE, written(results))
 
 
 if __name__ == "__main__":

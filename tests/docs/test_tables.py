@@ -81,6 +81,38 @@ def test_speed_and_memory(benchmark: Any) -> None:
         assert f"<!-- {mark} -->" in text and page.written(path, results) == text
 
 
+def test_the_papers_tables(benchmark: Any) -> None:
+    tables = benchmark("paper_tables")
+    assert set(tables.known()) == set(tables.LIMITS)
+    assert tables.written(tables.known()) == tables.PAGE.read_text("utf-8")
+
+
+def test_the_demo(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "scripts"))
+    demo = benchmark("make_demo_table")
+    results = json.loads(demo.RESULTS.read_text("utf-8"))
+    assert demo.written(results) == demo.PAGE.read_text("utf-8"), "python scripts/make_demo_table.py --write"
+
+
+@pytest.mark.parametrize("name", ["runtime_exactness", "export_c", "export_onnx"])
+def test_exactness_and_exports(benchmark: Any, name: str) -> None:
+    if name == "export_onnx":
+        pytest.importorskip("onnxruntime")
+    script = benchmark(name)
+    assert script.written(json.loads(script.RESULTS.read_text("utf-8"))) == script.PAGE.read_text("utf-8")
+
+
+def test_rows_of_more_seeds_stay(benchmark: Any) -> None:
+    def measured(seeds: list[int], score: float) -> Any:
+        rows = [{"method": "a", "seeds": seeds, "score": score}]
+        return {"samples": 9, "float": "f", "rows": rows}
+
+    joined = benchmark("methods").joined
+    assert joined(measured([0, 1, 2], 1.0), measured([0], 2.0))["rows"][0]["score"] == 1.0
+    assert joined(measured([0], 1.0), measured([0], 2.0))["rows"][0]["score"] == 2.0
+    assert joined(None, measured([0], 2.0)) == measured([0], 2.0)
+
+
 def test_what_quantization_costs(benchmark: Any) -> None:
     cost = benchmark("ptq_cost")
     results = json.loads(cost.RESULTS.read_text("utf-8"))
