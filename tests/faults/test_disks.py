@@ -23,6 +23,15 @@ COMMANDS = {
 }
 
 
+WRITERS = {  # of a bundle that is there
+    "export --to nir": "export m.ptq --to nir --out {}/m.nir",
+    "export --to onnx": "export m.ptq --to onnx --out {}/m.onnx",
+    "export --to c": "export m.ptq --to c --out {}/firmware",
+    "report": "report m.ptq --out {}/page.html",
+    "run": "run m.ptq x.npy --out {}/y.npy",
+}
+
+
 def can_mount(folder: Path) -> bool:
     try:
         with mounted(folder / "probe", "size=64k"):
@@ -71,6 +80,28 @@ def test_a_disk_that_fills_up(
         assert (disk / "mine").read_bytes() == b"x" * 4096
         assert not list(disk.rglob("*.tmp"))
     assert not (place / "model.ptq").exists()
+
+
+@pytest.fixture(scope="module")
+def with_bundle(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = new_place(tmp_path_factory.mktemp("bundle") / "place")
+    made = "quantize --model net:net --data x.npy --recipe fast+w4m4 --out m.ptq"
+    assert nursery.run(place, made.split()) == 0
+    return place
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_a_disk_that_fills_up_while_a_bundle_becomes_something_else(
+    nursery: Nursery, command: str, with_bundle: Path, mount: Callable[[str], object]
+) -> None:
+    if command.endswith(("nir", "onnx")):
+        pytest.importorskip(command.split()[-1])
+    with mount("size=8k") as disk:  # type: ignore[attr-defined]
+        (disk / "mine").write_bytes(b"x" * 8192)
+        assert nursery.run(with_bundle, WRITERS[command].format(disk).split()) == 2
+        found = last_line(with_bundle)
+        assert found.startswith("ptq4snn: error: ") and "space left" in found, found
+        assert [p.name for p in disk.rglob("*") if p.is_file()] == ["mine"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -7,6 +7,7 @@ which `bundle_of` writes it again, byte for byte.
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,9 @@ def nir(source: str | Path, out: str | Path, *, dt: float = DT) -> None:
     """Write a bundle as a NIR file; `dt` is the length of a step, in seconds."""
     place = check_target(Path(out))
     graph = nir_graph(source, dt)
-    with draft_folder(place.parent) as folder:
-        library.write(folder / "graph.nir", graph)
-        write_whole(place, (folder / "graph.nir").read_bytes())
+    file = BytesIO()  # HDF5 ends the process where a disk is full
+    library.write(file, graph)
+    write_whole(place, file.getvalue())
 
 
 def nir_graph(source: str | Path, dt: float = DT) -> Any:
