@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,10 @@ def test_experiments_share_their_runs(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_sweep_has_every_point(bench: Bench) -> None:
-    data = done(bench, "sweep").data
+    outcome = done(bench, "sweep")
+    (noise,) = (line for line in outcome.lines if line.startswith("noise floor"))
+    assert re.search(r"float keeps \d+\.\d\d % of its held-out decisions, KL \d\.\d{4}$", noise)
+    data = outcome.data
     points = {
         (r["report"]["summary"]["beta"], r["report"]["summary"]["percentile"]) for r in data["runs"][1:]
     }

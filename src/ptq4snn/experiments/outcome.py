@@ -22,7 +22,7 @@ from ptq4snn.experiments.methods import Method
 from ptq4snn.experiments.paper import PaperSetting, RunSetting, cell, difference, same_setting
 from ptq4snn.experiments.paper_figures import MAKERS, OF_TEST_SAMPLES, recipe_of
 from ptq4snn.hashing import code_digest, digest
-from ptq4snn.report.comparison_text import comparison_grid
+from ptq4snn.report.comparison_text import comparison_grid, noise_line
 from ptq4snn.report.figures import figure_made_by
 from ptq4snn.report.latex import latex_table
 from ptq4snn.report.text import Grid, number
@@ -126,7 +126,7 @@ def show(
         return lines
     if paper is not None:
         lines += [f"paper: {label}: {cell(figures)} %" for label, figures in paper.rows.items()]
-    return [*lines, "", f"float model: {found.rows()[0].score:.2f} %"]
+    return [*lines, "", f"float model: {found.rows()[0].score:.2f} %", *noise_line(found.to_dict())]
 
 
 def source(paper: PaperSetting) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 from ptq4snn.report.text import Grid, number
 from ptq4snn.schema.comparison_types import ComparisonData
 
-__all__ = ["comparison_grid", "comparison_table"]
+__all__ = ["comparison_grid", "comparison_table", "noise_line"]
 
 Column = Literal[
     "score", "spread", "change_from_float", "change_from_baseline", "average_bits", "saturation", "flip_rate"
@@ -51,17 +51,18 @@ def _bounds(interval: Sequence[float] | None) -> str:
     return "" if interval is None else f"{interval[0]:+.2f} .. {interval[1]:+.2f}"
 
 
-def _noise(data: ComparisonData) -> list[str]:
-    """The floor below which no method can be told from the float model."""
+def noise_line(data: ComparisonData) -> list[str]:
+    """The floor below which no method can be told from the float model, where it is known."""
     reports = [report for r in data["runs"] if (report := r.get("report")) is not None]
     floors = [floor for r in reports if (floor := r["summary"].get("noise_floor")) is not None]
-    agreements = [floor["agreement"] for floor in floors]
-    if not agreements:
+    if not floors:
         return []
-    mean = sum(agreements) / len(agreements)
+    agreement = sum(floor["agreement"] for floor in floors) / len(floors)
+    known = [floor["kl"] for floor in floors if floor["kl"] is not None]
+    kl = f", KL {sum(known) / len(known):.4f}" if known else ""
     return [
-        f"noise floor: with 0.01 % of weight noise the float model repeats {100 * mean:.2f} % of its "
-        "decisions on held-out samples"
+        f"noise floor: with 0.01 % of weight noise float keeps {100 * agreement:.2f} % of its held-out "
+        f"decisions{kl}"
     ]
 
 
@@ -74,7 +75,7 @@ def _notes(data: ComparisonData) -> list[str]:
         "",
         f"{run['samples']:,} test {kind}; calibration seeds {seeds}; change: points from the float model",
     ]
-    lines += _noise(data)
+    lines += noise_line(data)
     baselines: dict[str, list[str]] = {}
     for r in data["rows"]:
         if r["baseline"] is not None:
