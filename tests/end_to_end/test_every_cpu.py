@@ -60,3 +60,21 @@ def test_the_same_bits_of_the_default_on_every_cpu(tmp_path: Path) -> None:
     images = default_sample()[0].float() / 255
     torch.save((images - 0.45) / 0.25, tmp_path / "images.pt")
     same_everywhere(tmp_path, 256, ["fast+w4m4", "w4m4", "w2m2"])
+
+
+@pytest.mark.full
+@pytest.mark.skipif("PTQ4SNN_FULL" not in os.environ, reason="PTQ4SNN_FULL=1 runs it")
+def test_the_tables_of_the_demo_on_every_cpu(tmp_path: Path) -> None:
+    """Its rows of `mpba` too, whose sensitivities differ in their last bits."""
+
+    def rows(cpu: dict[str, str]) -> list[object]:
+        env = {k: v for k, v in os.environ.items() if k not in SWITCHES} | cpu
+        command = [sys.executable, "-m", "ptq4snn", "demo", "--json", "--out", str(tmp_path / "demo")]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [network["rows"] for network in json.loads(done.stdout)["networks"]]
+
+    expected = rows(NO_VECTORS)
+    assert len(expected) == 2
+    assert rows(AVX2) == expected
+    assert rows({}) == expected
