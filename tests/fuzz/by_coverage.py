@@ -23,6 +23,7 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[1]))
 with atheris.instrument_imports(include=["ptq4snn"]):
     from fuzz.mutate import restructured
+    from fuzz.reached import unpack
     from fuzz.readers import READERS
 
     from ptq4snn.errors import PTQ4SNNError
@@ -47,7 +48,8 @@ def main() -> None:
         kept = args.keep or Path(folder) / "kept"
         kept.mkdir(parents=True, exist_ok=True)
         seed = reader.seed()
-        (kept / "seed").write_bytes(seed)
+        for number, content in enumerate([seed, *unpack(args.reader)]):
+            (kept / f"seed-{number}").write_bytes(content)
 
         def one(data: bytes) -> None:
             case.write_bytes(data)

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from fuzz.reached import unpack
 from runtime.native_tools import kept_values
 from runtime.programs import random_model
 
@@ -72,8 +73,10 @@ def build_fuzzer(clang: str, out: Path) -> None:
 
 
 def write_seeds(folder: Path) -> None:
-    """Plans of random programs, in ways to run them."""
+    """Plans of random programs, in ways to run them; and those that earlier runs kept."""
     folder.mkdir(parents=True, exist_ok=True)
+    for number, content in enumerate(unpack("plan")):
+        (folder / f"reached-{number}").write_bytes(content)
     for seed in SEEDS:
         model = random_model(seed, 4)
         block = plan_model(model, kept_values(model)).block.tobytes()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from fuzz.bounds import bounded
 from fuzz.native_fuzzer import CORPUS, build_fuzzer, find_clang, fuzz, write_seeds
+from fuzz.reached import archive, unpack
 from fuzz.readers import READERS
 
 from ptq4snn.errors import PTQ4SNNError
@@ -30,6 +31,19 @@ def test_a_file_that_once_broke_its_reader(file: Path, tmp_path: Path) -> None:
     with bounded(), warnings.catch_warnings(), suppress(PTQ4SNNError):
         warnings.simplefilter("ignore")
         reader.read(case)
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(READERS) if archive(name).exists()])
+def test_what_fuzzing_reached_is_read(name: str, tmp_path: Path) -> None:
+    if name == "nir":
+        pytest.importorskip("nir")
+    reader = READERS[name]
+    case = tmp_path / f"case{reader.suffix}"
+    for content in unpack(name):
+        case.write_bytes(content)
+        with bounded(), warnings.catch_warnings(), suppress(PTQ4SNNError):
+            warnings.simplefilter("ignore")
+            reader.read(case)
 
 
 @FULL
