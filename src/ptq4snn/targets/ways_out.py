@@ -21,10 +21,10 @@ __all__ = ["ways_of", "ways_out"]
 Export = Callable[[Plan, Model], str]  # what is to be known of it
 
 
-def ways_out(bundle: Path, limits: Limits) -> Deployment | None:
+def ways_out(bundle: Path, limits: Limits | None = None) -> Deployment | None:
     """Of a bundle; None of a file that is none, or that asks for more than the limits."""
     try:
-        found = read_contents(bundle, limits)
+        found = read_contents(bundle, limits or Limits())
     except PTQ4SNNError:
         return None
     return ways_of(found.plan, found.model)
