@@ -25,6 +25,7 @@ from torch import Tensor
 from ptq4snn.data.samples import VOID, SampleBatches
 from ptq4snn.data.source import open_samples
 from ptq4snn.evaluation.noise import jittered
+from ptq4snn.evaluation.segmentation_score import predict
 from ptq4snn.experiments.bench import today
 from ptq4snn.experiments.draws import draw
 from ptq4snn.files import write_whole
@@ -51,8 +52,15 @@ def decisions(prepared: Prepared, batches: SampleBatches[Any], noise: tuple[int,
     """The class of every sample or pixel that the float network chooses, with noise of a seed and a size or
     without."""
     with jittered(prepared.folded, *noise) if noise else nullcontext():
-        found = prepared.logits(prepared.folded.model, (x for x, _ in batches))
-        return torch.cat([z.argmax(1).flatten() for z in found])
+        logits = prepared.logits(prepared.folded.model, (x for x, _ in batches))
+        return torch.cat([chosen(z, x, y) for z, (x, y) in zip(logits, batches, strict=True)])
+
+
+def chosen(z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Of the logits of a batch; those of a picture take the size of its labels first."""
+    if y.dim() == 1:
+        return z.argmax(1)
+    return torch.cat([predict(one, x.shape[-2:], y.shape[-2:]).flatten() for one in z])
 
 
 def measure(name: str, data: str) -> dict[str, Any]:

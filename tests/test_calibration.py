@@ -179,8 +179,10 @@ def test_no_samples(samples: Any) -> None:
 def test_not_finite(bad: float) -> None:
     x = numbered(40)
     x[33, 1, 2] = bad
-    with pytest.raises(DataError, match="NaN or infinite") as e:
+    with pytest.raises(DataError, match=r"sample 33, counted from 0 .* holds NaN or infinite") as e:
         list(micro_batches(x, 16))
+    with pytest.raises(DataError, match="sample 33, "):
+        list(micro_batches(x.split(7), 16))
     one_sentence(e)
 
 

@@ -30,6 +30,7 @@ from ptq4snn.pipeline import prepare, run
 from ptq4snn.prepare import Where
 from ptq4snn.progress import Progress, chosen, stages
 from ptq4snn.recipe import Recipe
+from ptq4snn.runtime.demand import Limits
 from ptq4snn.stages import expected_stages
 from ptq4snn.team import SOLO, Team
 
@@ -122,13 +123,16 @@ def _memory() -> AbstractContextManager[None]:
     return in_words("to quantize")
 
 
-def load(path: str | Path, model: nn.Module, loop: Loop | None = None) -> QuantizedModel:
+def load(
+    path: str | Path, model: nn.Module, loop: Loop | None = None, limits: Limits | None = None
+) -> QuantizedModel:
     """A quantized model from its bundle. `model` gives the structure; its own weights do not matter.
 
     loop: as given to `quantize`; only `evaluate` and `q.sequence` need it.
+    limits: what the bundle may ask for, as in `ptq4snn.runtime.load`; those of `Limits()`.
     """
     check_module(model)
-    q = load_model(Path(path), model if loop is None else looped(model, loop))
+    q = load_model(Path(path), model if loop is None else looped(model, loop), limits)
     q.one_step = bool(q.plan.step_outputs)
     return q
 

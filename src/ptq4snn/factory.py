@@ -11,7 +11,7 @@ from typing import Any
 from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.files import short
 
-__all__ = ["find_factory", "run_factory"]
+__all__ = ["find_factory", "one_line", "run_factory"]
 
 LONGEST = 500  # characters of a message of the user's code
 

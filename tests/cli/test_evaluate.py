@@ -45,6 +45,26 @@ class Maps:
 
 def maps(): return SampleBatches(Maps(), 2)
 def whole(): return SampleBatches(Maps(), 2, indices=[0, 1, 2])
+def fractional(): return [(torch.eye(7), torch.arange(7) + 0.5)]
+
+def broken():
+    yield torch.eye(7), torch.arange(7)
+    raise ValueError("the disk\\nis gone")
+
+class Broken(torch.utils.data.Dataset):
+    def __len__(self): return 9
+
+    def __getitem__(self, i):
+        if i == 4: raise KeyError("four")
+        return torch.eye(7)[i % 7], i % 7
+
+class BrokenMaps(Maps):
+    def __getitem__(self, indices):
+        if 2 in indices: raise ValueError("no map")
+        return super().__getitem__(indices)
+
+def broken_samples(): return Broken()
+def broken_maps(): return SampleBatches(BrokenMaps(), 2)
 def pairs(): return [(torch.eye(7), torch.tensor([0, 1, 2, 3, 0, 0, 0]))] * 2
 """
 SPEED = r"[\d,.e-]+"
@@ -68,6 +88,40 @@ def test_classification(cli: Cli, net: str) -> None:
     )
     assert (code, err) == (0, "")
     assert re.fullmatch(rf"float: 50\.00 % \(Acc@5 75\.0 %\) of 24 samples, {SPEED} samples/s\n", out)
+
+
+def test_fractional_labels_are_refused(cli: Cli, net: str) -> None:
+    code, out, err = cli("evaluate", "--float", "--model", f"{net}:same", "--data", f"{net}:fractional")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert "a label is 0.5: labels are whole numbers" in err
+
+
+@pytest.mark.parametrize(
+    ("data", "workers", "said"),
+    [
+        ("broken", "0", "broken raised ValueError at batch 1: the disk is gone"),
+        ("broken_samples", "0", "broken_samples raised KeyError at sample 4: 'four'"),
+        ("broken_samples", "1", "broken_samples raised KeyError at sample 4: 'four'"),
+        ("broken_maps", "0", "broken_maps raised ValueError at one of 2 samples, 2 to 3: no map"),
+    ],
+)
+def test_what_the_users_data_raise_is_one_sentence(
+    cli: Cli, net: str, data: str, workers: str, said: str
+) -> None:
+    argv = ("--float", "--model", f"{net}:same", "--data", f"{net}:{data}", "--workers", workers)
+    code, out, err = cli("evaluate", *argv)
+    assert (code, out, err) == (2, "", f"ptq4snn: error: {net}:{said}\n")
+
+
+def test_a_fault_that_is_not_of_the_users_data_stays_a_traceback(
+    cli: Cli, net: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*_: Any) -> None:
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr("ptq4snn.evaluation.accuracy.Accuracy.add", fault)
+    with pytest.raises(ValueError, match="a fault of ours"):
+        cli("evaluate", "--float", "--model", f"{net}:same", "--data", f"{net}:broken")
 
 
 def test_limit_cuts_a_batch_and_says_so(cli: Cli, net: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from safetensors import safe_open
 
 from ptq4snn import locks
 from ptq4snn.cli import main
+from ptq4snn.errors import DataError
 
 RECIPE = """
 model = "{model}"
@@ -125,6 +127,36 @@ def test_mistakes(place: Path, capsys: pytest.CaptureFixture[str], words: list[A
         code = int(str(e.code))
     assert code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", ["labels", "nan"])
+def test_nothing_half_made_stays(place: Path, capsys: pytest.CaptureFixture[str], wrong: str) -> None:
+    """Labels that are refused, and NaN in samples, behind those that are looked at first."""
+    x, y = np.zeros((48, 3, 8, 8), np.float32), np.arange(48) % 2
+    if wrong == "labels":
+        y[2:] = 7
+    else:
+        x[2:] = np.nan
+    np.savez(place / "wrong.npz", x=x, y=y)
+    os.utime(place / "wrong.npz", (1e9, 1e9))  # old enough that its hash is kept
+    before = set(place.iterdir())
+    assert main(["train", "small.toml", "--data", "wrong.npz", "--out", "runs/new"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1 and set(place.iterdir()) == before
+    (place / "own").mkdir()
+    (place / "own" / "note.txt").write_text("mine")
+    assert main(["train", "small.toml", "--data", "wrong.npz", "--out", "own"]) == 2
+    assert [p.name for p in (place / "own").iterdir()] == ["note.txt"]
+
+
+def test_a_run_that_can_go_on_is_kept(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise DataError("the test samples are gone")
+
+    monkeypatch.setattr("ptq4snn.evaluate", fails)
+    assert main(["train", "small.toml", "--data", "data.npz", "--out", "run"]) == 2
+    assert (place / "run" / "resume.pt").is_file()
 
 
 def test_no_random_state_is_touched(place: Path) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from oracles.image_layouts import write_cifar, write_imagenet
+from safetensors.numpy import save_file
 from torch import Tensor
 
-from ptq4snn.data.batches import ArraySamples
+from ptq4snn.data.batches import ArraySamples, file_samples
 from ptq4snn.data.cifar import CifarSamples
 from ptq4snn.data.imagenet import ImageNetSamples
 from ptq4snn.data.samples import Preprocessing, SampleBatches
@@ -92,3 +93,9 @@ def test_batches_do_not_share_memory_with_their_source() -> None:
 def test_labels_must_fit(y: np.ndarray, message: str) -> None:
     with pytest.raises(DataError, match=message):
         ArraySamples(np.zeros((4, 3)), y)
+
+
+def test_fractional_labels_of_a_safetensors_file(tmp_path: Path) -> None:
+    save_file({"x": np.zeros((4, 3)), "y": np.full(4, 0.5, np.float32)}, tmp_path / "d.safetensors")
+    with pytest.raises(DataError, match="y holds F32 values: labels are whole numbers"):
+        file_samples(tmp_path / "d.safetensors", 0)

@@ -73,6 +73,25 @@ def test_time_in_front_is_averaged() -> None:
     assert found["samples"] == 30
 
 
+@pytest.mark.parametrize("wrong", [0.5, math.nan, math.inf])
+def test_labels_that_are_no_whole_numbers_are_refused(wrong: float) -> None:
+    for x, y in ((random(6, 6), labels(6, 6)), (random(2, 3, 4, 4), labels(32, 3).view(2, 4, 4))):
+        given_ = y.float()
+        given_.view(-1)[3] += wrong
+        with pytest.raises(DataError, match=r"a label is .*: labels are whole numbers"):
+            evaluate(nn.Identity(), [(x, given_)])
+        assert scores(evaluate(nn.Identity(), [(x, y.float())])) == scores(evaluate(nn.Identity(), [(x, y)]))
+
+
+def test_the_first_sample_with_nan_is_named() -> None:
+    x, y = random(40, 6), labels(40, 6)
+    x[[29, 33], 2] = math.nan
+    time_first = x.unsqueeze(0).split(8, 1)
+    for model, axis, parts in ((nn.Identity(), 0, x.split(8)), (Steps(), 1, time_first)):
+        with pytest.raises(DataError, match="sample 29, counted from 0"):
+            evaluate(model, zip(parts, y.split(8), strict=True), batch_axis=axis)
+
+
 def test_batches_without_labels() -> None:
     x, y = random(12, 6), labels(6, 6)
     for given_ in (x, [x], [(x,)]):

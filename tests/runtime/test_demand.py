@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from runtime.bundles import planned_models, write_model
 from runtime.handmade import base
 from runtime.programs import random_input
 
+import ptq4snn
 from ptq4snn.bundle.format import IntegerArray, read_bundle, write_bundle
 from ptq4snn.cli.main import main
+from ptq4snn.cli.options import build_parser
 from ptq4snn.errors import BundleError
 from ptq4snn.network.index import Window, identity
-from ptq4snn.network.program import Output, Program, Project, Quantize, Value
+from ptq4snn.network.program import Delay, Output, Program, Project, Quantize, Value
 from ptq4snn.runtime import Limits, Runtime, estimate, load
 from ptq4snn.runtime.demand import GIB, Demand, demand_of, most_alive
 from ptq4snn.runtime.loading import build
@@ -71,9 +74,47 @@ def test_additions_have_a_limit_of_their_own() -> None:
     parts = large_kernel(8)
     wanted = 64 * 3 * 2 * 64 + 128  # positions x weights, and the input
     assert demand(parts).additions == wanted
-    build(**parts, limits=Limits(additions=wanted))
-    with pytest.raises(BundleError, match="additions a step, more than"):
-        build(**parts, limits=Limits(additions=wanted - 1))
+    steps = parts["program"].steps
+    build(**parts, limits=Limits(additions=wanted * steps))
+    with pytest.raises(BundleError, match=rf"additions a sample \(.* at each of {steps} steps\), more than"):
+        build(**parts, limits=Limits(additions=wanted * steps - 1))
+
+
+def test_few_additions_a_step_are_many_over_all_steps() -> None:
+    """65,536 steps of what one step may ask for are hours of work."""
+    parts = large_kernel(8)
+    long = demand(parts | {"program": replace(parts["program"], steps=65_536)})
+    replace(long, additions=10**8).check(Limits())
+    with pytest.raises(BundleError, match=r"6.6e\+16 additions a sample"):
+        replace(long, additions=10**12).check(Limits())
+
+
+def test_the_time_to_load_has_a_limit() -> None:
+    """A layer that is read many times costs no memory, but every time it is proven anew."""
+    few, many = demand(large_kernel(2, again=9)), demand(large_kernel(2, again=29_998))
+    assert (few.operations, many.operations) == (11, 30_000)
+    assert many.memory < 2**26 and many.loading > 1000 * few.loading
+    few.check(Limits())
+    with pytest.raises(
+        BundleError, match=r"asks for 1\d\.\d s to be loaded \(30,000 operations\), more than the 10 s"
+    ):
+        many.check(Limits())
+    many.check(Limits(loading=60))
+    assert "time to load:     seconds for 30,000 operations" in many.summary()
+    with pytest.raises(BundleError, match="to be loaded"):
+        build(**large_kernel(2, again=999), limits=Limits(loading=0.1))
+
+
+def test_a_program_that_goes_round_is_proven_more_often() -> None:
+    parts = large_kernel(2)
+    program: Program = parts["program"]
+    value = Value(4, 3, True)
+    round_and_round = replace(
+        program,
+        values=(*program.values, value),
+        operations=(*program.operations, Delay(len(program.values), (1,), "again")),
+    )
+    assert demand(parts | {"program": round_and_round}).loading > 8 * demand(parts).loading
 
 
 @pytest.mark.parametrize("kernels", ["numpy", "auto"])
@@ -101,10 +142,10 @@ def test_random_models_fit_their_estimate(tmp_path: Path) -> None:
         assert State.new(model, 1).nbytes <= told.state + 8
         held = sum(p.weight.size for p in model.projections.values())
         assert told.weights >= held and told.steps == model.program.steps
-        exact = Limits(memory=max(told.memory, 2**22), additions=told.additions)
+        exact = Limits(memory=max(told.memory, 2**22), additions=told.additions * told.steps)
         load(tmp_path / "m.ptq", "numpy", limits=exact)(random_input(model, seed, 1))
-        with pytest.raises(BundleError, match=r"m.ptq: it asks for .* additions a step"):
-            load(tmp_path / "m.ptq", limits=replace(exact, additions=told.additions - 1))
+        with pytest.raises(BundleError, match=r"m.ptq: it asks for .* additions a sample"):
+            load(tmp_path / "m.ptq", limits=replace(exact, additions=exact.additions - 1))
 
 
 def test_values_alive_at_once_against_a_plain_count() -> None:
@@ -163,6 +204,7 @@ def test_inspect_tells_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["inspect", bundle]) == 0
     out = capsys.readouterr().out
     assert "memory, at most:" in out and "additions a step:" in out and "time a sample:" in out
+    assert "time to load:" in out
     assert main(["inspect", bundle, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == estimate(bundle).to_dict() and told["memory_bytes"] > 0
@@ -172,12 +214,37 @@ def test_inspect_tells_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture
         assert err.count("\n") == 1 and "m.ptq: it asks for" in err and "allowed" in err
 
 
+def test_every_command_that_opens_a_bundle_has_the_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(planned_models(1, 8)[0], tmp_path / "m.ptq")
+    bundle, out = str(tmp_path / "m.ptq"), str(tmp_path / "out")
+    commands = [
+        ["inspect", bundle], ["run", bundle, "none.npy"], ["bench", bundle],
+        ["check", bundle, "--target", "loihi2"], ["evaluate", bundle, "--data", "default"],
+        *(["export", bundle, "--to", way, "--out", out] for way in ("c", "onnx", "nir")),
+    ]  # fmt: skip
+    for words in commands:
+        assert main([*words, "--max-additions", "1", "--max-memory", "999", "--max-loading", "9"]) == 2
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1 and "m.ptq: it asks for" in err and "additions" in err, words
+    for words in (["summary", bundle], ["report", bundle]):
+        assert build_parser().parse_args([*words, "--max-loading", "9"]).max_loading == 9
+
+
+def test_loading_into_a_model_takes_limits_as_well(tmp_path: Path) -> None:
+    write_model(planned_models(1, 8)[0], tmp_path / "m.ptq")
+    with pytest.raises(BundleError, match=r"m.ptq: it asks for .* additions a sample"):
+        ptq4snn.load(tmp_path / "m.ptq", torch.nn.Linear(1, 1), limits=Limits(additions=1))
+
+
 def test_the_default_lets_large_networks_through() -> None:
     """66 million weights, a 3 x 3 window at 224 x 224 and 100 MB of values are nothing odd."""
     common = Demand(weights=24 * 66_000_000, tables=64 * 9 * 224**2, values=10**8, state=10**7,
-                    additions=2 * 10**10, steps=4)  # fmt: skip
+                    additions=2 * 10**10, steps=4, operations=400, loading=2.0)  # fmt: skip
     common.check(Limits())
     assert common.memory < 2 * GIB and common.time == "minutes"
+    replace(common, additions=3 * 10**8, steps=300).check(Limits())  # a VGG of many steps
 
 
 def test_a_large_sample_in_numpy_is_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

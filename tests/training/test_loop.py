@@ -275,6 +275,7 @@ def test_a_rate_network_alone_ends_as_a_spiking_one(tmp_path: Path) -> None:
         (lambda d: d.x.fill_(float("nan")), "the loss is nan at step"),
         (lambda d: d.y.fill_(2), "a label is 2, but the model has the outputs 0 to 1"),
         (lambda d: d.y.fill_(-1), "a label is -1"),
+        (lambda d: setattr(d, "y", d.y + 0.5), "a label is .*5: labels are whole numbers"),
     ],
 )
 def test_samples_that_cannot_be_learned(tmp_path: Path, change: Any, message: str) -> None:

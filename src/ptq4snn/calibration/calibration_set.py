@@ -28,7 +28,8 @@ def batches_of(samples: Any, batch_axis: int = 0) -> Iterator[Tensor]:
         yield inputs_and_labels(batch, labels=False)[0]
 
 
-def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
+def check(x: Tensor, like: Tensor | None, batch_axis: int, before: int = 0) -> None:
+    """Raise unless `x` is a batch of finite numbers, like others; `before` samples came before it."""
     if x.dim() <= batch_axis:
         raise DataError(f"a batch of shape {list(x.shape)} has no batch axis {batch_axis}")
     if like is not None:
@@ -36,7 +37,11 @@ def check(x: Tensor, like: Tensor | None, batch_axis: int) -> None:
         if len(a) != len(b) or sum(m != n for m, n in zip(a, b, strict=True)) > 1:  # one may be that of time
             raise DataError(f"samples have different shapes: {a} after {b} (without batch axis {batch_axis})")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-        raise DataError("a sample holds NaN or infinite values; clean the data first")
+        sound = torch.isfinite(x).movedim(batch_axis, 0).flatten(1).all(1)
+        raise DataError(
+            f"sample {before + int(sound.int().argmin())}, counted from 0 as they are read, holds NaN or "
+            "infinite values; clean the data first"
+        )
 
 
 def sizes(x: Tensor, batch_axis: int) -> list[int]:
@@ -103,7 +108,7 @@ def micro_batches(
     total = 0
     first: Tensor | None = None
     for x in batches_of(samples, batch_axis):
-        check(x, first, batch_axis)
+        check(x, first, batch_axis, total)
         first = x if first is None else first
         if limit is not None:
             x = x.narrow(batch_axis, 0, min(x.shape[batch_axis], limit - total))

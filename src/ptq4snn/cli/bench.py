@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ptq4snn.cli.bundle_data import read_array
+from ptq4snn.cli.limits import limits_of
 from ptq4snn.extras import is_there
 from ptq4snn.report.units import percent, significant, size, smaller
 from ptq4snn.runtime import load
@@ -33,7 +34,7 @@ Row = Sequence[str]
 
 
 def run(args: argparse.Namespace) -> None:
-    rt = load(args.bundle, kernels=args.kernels)
+    rt = load(args.bundle, kernels=args.kernels, limits=limits_of(args))
     program = rt.model.program
     x = random_input(rt.model, max(args.batch)) if args.input is None else read_array(args.input)
     speeds = []

@@ -42,6 +42,7 @@ def bench_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--threads", type=numbers, default=[1], metavar="N,N", help="threads (1)")
     p.add_argument("--seconds", type=at_least(1), default=1, metavar="N", help="of each measurement (1)")
     kernel_options(p)
+    limit_options(p)
 
 
 def export_options(p: argparse.ArgumentParser) -> None:
@@ -88,6 +89,7 @@ def export_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--samples", metavar="FILE", help="inputs, .npy, .npz or .safetensors: for --path auto, and counts"
     )
+    limit_options(p)
 
 
 def check_options(p: argparse.ArgumentParser) -> None:
@@ -100,11 +102,13 @@ def check_options(p: argparse.ArgumentParser) -> None:
     )
     p.add_argument("--flash", type=at_least(0), metavar="BYTES", help="of the microcontroller")
     p.add_argument("--ram", type=at_least(0), metavar="BYTES", help="of the microcontroller")
+    limit_options(p)
 
 
 def summary_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("out", metavar="OUT", help="a bundle, its report, or a JSON file of compare or experiment")
     p.add_argument("--all", action="store_true", help="all layers, not only those with most flips")
+    limit_options(p)
 
 
 def report_options(p: argparse.ArgumentParser) -> None:
@@ -114,6 +118,7 @@ def report_options(p: argparse.ArgumentParser) -> None:
         "--add", nargs="+", default=[], metavar="FILE", help="JSON of compare and experiment to show too"
     )
     p.add_argument("--figures", metavar="DIR", help="write all figures as SVG and PNG")
+    limit_options(p)
 
 
 def figure_options(p: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from ptq4snn.cli.limits import limits_of
 from ptq4snn.report.terminal import show_lines
 from ptq4snn.targets.verdict import check, target_of
 
@@ -14,7 +15,7 @@ DOES_NOT_FIT = 1
 
 
 def run(args: argparse.Namespace) -> int:
-    found = check(args.bundle, target_of(args.target, args.flash, args.ram))
+    found = check(args.bundle, target_of(args.target, args.flash, args.ram), limits_of(args))
     if args.json:
         print(json.dumps(found.to_dict(), indent=2))
     else:

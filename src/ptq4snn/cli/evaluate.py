@@ -15,6 +15,7 @@ import ptq4snn
 from ptq4snn.bundle.report_check import BUNDLE, REPORT, check_report
 from ptq4snn.cli.bundle_data import batches_for
 from ptq4snn.cli.inputs import DEFAULT, load_data, load_device, load_loop, load_model
+from ptq4snn.cli.limits import limits_of
 from ptq4snn.data.samples import SampleBatches
 from ptq4snn.discovery.looping import looped
 from ptq4snn.discovery.model_digest import weights_digest
@@ -51,7 +52,7 @@ def evaluate(args: argparse.Namespace, team: Team) -> None:
     else:
         model = load_model(args, weights_matter=args.float_too)
         loop = load_loop(args)
-        quantized = None if args.bundle is None else ptq4snn.load(args.bundle, model, loop)
+        quantized = None if args.bundle is None else ptq4snn.load(args.bundle, model, loop, limits_of(args))
         model = model if loop is None else looped(model, loop)
         batches = load_data(args, "test", args.batch_size, args.workers, args.limit)
     if args.float_too and quantized is not None:
@@ -97,7 +98,7 @@ def on_runtime(args: argparse.Namespace) -> bool:
 
 def from_bundle(args: argparse.Namespace) -> tuple[Any, Iterable[Any]]:
     """The program of a bundle as a model, and its data."""
-    found = read_contents(args.bundle)
+    found = read_contents(args.bundle, limits_of(args))
     if found.model is None:
         why = " ".join(found.not_lowered.split())[:500]
         raise BundleError(f"{args.bundle} has no integer program ({why}): give --model")
@@ -149,7 +150,7 @@ def keep(args: argparse.Namespace, results: dict[str, Result | Limited], gallery
             from ptq4snn.report.page import write_page
             from ptq4snn.targets.ways_out import ways_out
 
-            write_page(report, page, ways=ways_out(Path(bundle)))
+            write_page(report, page, ways=ways_out(Path(bundle), limits_of(args)))
             written += f" and {page.name}"
     except (OSError, PTQ4SNNError) as why:  # what was measured is told already
         warnings.warn(f"the result was not recorded: {why}", stacklevel=2)

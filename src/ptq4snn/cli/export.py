@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptq4snn import export
 from ptq4snn.cli.bundle_data import read_array
+from ptq4snn.cli.limits import limits_of
 from ptq4snn.errors import PTQ4SNNError
 
 if TYPE_CHECKING:
@@ -30,12 +31,13 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.to == "onnx":
         export.onnx(
-            args.bundle, args.out, form=args.form, steps=args.steps, opset=args.opset, qonnx=args.qonnx
-        )
+            args.bundle, args.out, form=args.form, steps=args.steps, opset=args.opset, qonnx=args.qonnx,
+            limits=limits_of(args),
+        )  # fmt: skip
     elif args.to == "nir":
-        export.nir(args.bundle, args.out, dt=args.dt)
+        export.nir(args.bundle, args.out, dt=args.dt, limits=limits_of(args))
     else:
-        export.bundle_of(args.bundle, args.out)
+        export.bundle_of(args.bundle, args.out, limits=limits_of(args))
     size = Path(args.out).stat().st_size
     print(json.dumps({"file": args.out, "bytes": size}) if args.json else f"wrote {args.out}, {size:,} bytes")
 
@@ -55,7 +57,7 @@ def _c(args: argparse.Namespace) -> None:
     samples = None if args.samples is None else read_array(args.samples)
     source = export.c(
         args.bundle, args.out, args.name, section=args.section, weights=args.weights, steps=args.steps,
-        path=args.path, samples=samples,
+        path=args.path, samples=samples, limits=limits_of(args),
     )  # fmt: skip
     files = [str(Path(args.out) / file) for file in source.files]
     if args.json:

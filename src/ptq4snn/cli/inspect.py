@@ -7,7 +7,7 @@ import json
 
 import ptq4snn
 from ptq4snn.cli.inputs import load_data, load_device, load_model, on_device
-from ptq4snn.cli.run import limits_of
+from ptq4snn.cli.limits import limits_of
 from ptq4snn.errors import BundleError, DataError
 from ptq4snn.runtime import estimate
 

@@ -109,6 +109,7 @@ def evaluate_options(p: argparse.ArgumentParser) -> None:
     )
     model_options(p)
     reading_options(p)
+    limit_options(p)
 
 
 def models_options(p: argparse.ArgumentParser) -> None:

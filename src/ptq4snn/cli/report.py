@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
         report: Report = found.report if found.kind == "report" else {}
         others = added if found.kind == "report" else [found, *added]
         name = found.path.name.removesuffix(".json").removesuffix(".report")
-        write_page(report, page, others, name, ways_beside(found) if report else None)
+        write_page(report, page, others, name, ways_beside(found, args) if report else None)
     drawn = [] if folder is None else write_figures([found, *added], folder)
     if args.json:
         print(json.dumps({"page": str(page), "figures": [str(f) for f in drawn]}, indent=2))

@@ -6,7 +6,6 @@ import argparse
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptq4snn.cli.bundle_data import inputs_for
+from ptq4snn.cli.limits import limits_of
 from ptq4snn.errors import DataError, PTQ4SNNError
 from ptq4snn.files import check_target, write_whole
-from ptq4snn.runtime import Limits, Runtime, State, load
+from ptq4snn.runtime import Runtime, State, load
 
-__all__ = ["limits_of", "run"]
+__all__ = ["run"]
 
 Array = NDArray[np.float32]
 SHOWN = 16  # samples whose classes are printed
@@ -42,16 +42,6 @@ def run(args: argparse.Namespace) -> None:
         return
     for line in sentences(found, args):
         print(line)
-
-
-def limits_of(args: argparse.Namespace) -> Limits:
-    """--max-memory and --max-additions."""
-    limits = Limits()
-    if args.max_memory is not None:
-        limits = replace(limits, memory=args.max_memory * 2**20)
-    if args.max_additions is not None:
-        limits = replace(limits, additions=args.max_additions)
-    return limits
 
 
 def check(args: argparse.Namespace) -> None:

@@ -13,8 +13,9 @@ def limit_options(p: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-memory", type=at_least(1), metavar="MIB", help="to load it and run one sample (8192)"
     )
+    group.add_argument("--max-loading", type=at_least(1), metavar="SECONDS", help="to load it (10)")
     group.add_argument(
-        "--max-additions", type=at_least(1), metavar="N", help="of one sample at one step (10^12)"
+        "--max-additions", type=at_least(1), metavar="N", help="of one sample, all its steps (10^13)"
     )
 
 

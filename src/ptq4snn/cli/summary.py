@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
             print(json.dumps(found.data["summary" if found.kind == "report" else "rows"], indent=2))
         elif found.kind == "report":
             show(found.report, args.all)
-            if (ways := ways_beside(found)) is not None:
+            if (ways := ways_beside(found, args)) is not None:
                 show_lines(deployment_lines(ways, found.path.name.removesuffix(REPORT)))
         else:
             show_lines(lines(found))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from contextlib import nullcontext
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch import nn
 
 import ptq4snn
 from ptq4snn.cli.inputs import find_entry
+from ptq4snn.data.data_digest import FOLDER as HASHES
 from ptq4snn.data.samples import Preprocessing, SampleBatches, Samples
 from ptq4snn.data.source import DATA, Split, has_splits, open_labelled
 from ptq4snn.errors import PTQ4SNNError
@@ -24,6 +27,7 @@ from ptq4snn.progress import for_terminal
 from ptq4snn.team import Team, from_environment
 from ptq4snn.training.card import Origin, card, headline, save_weights
 from ptq4snn.training.loop import Conduct, train
+from ptq4snn.training.resume import FILE as RESUME
 from ptq4snn.training.training_recipe import TrainingRecipe
 
 __all__ = ["run"]
@@ -37,10 +41,11 @@ def run(args: argparse.Namespace) -> None:
         torch.set_num_threads(args.threads)
     samples = open_split(args.data, recipe, "train")
     test, tested = test_samples(args, recipe)
-    out = folder(args.out or f"runs/{Path(args.recipe).stem}")
     with (
+        folder(args.out or f"runs/{Path(args.recipe).stem}") as out,
         from_environment() as team,
         alone(out, f"--out {short(out)}", folder=True) if team.leads else nullcontext(),
+        nothing_half_made(out) if team.leads else nullcontext(),
     ):
         conduct(args, recipe, samples, (test, tested), out, team)
 
@@ -83,13 +88,33 @@ def conduct(
         print(f"wrote {weights} ({weights.stat().st_size:,} bytes) and its card")
 
 
-def folder(name: str) -> Path:
-    """The folder of the run, made before the long work."""
+@contextmanager
+def folder(name: str) -> Iterator[Path]:
+    """The folder of the run, made before the long work; taken away again where nothing was put into it."""
     out = Path(name)
     if out.exists() and not out.is_dir():
         raise PTQ4SNNError(f"--out {out} is a file: name a folder")
+    made = [p for p in (out, *out.parents) if not p.exists()]
     out.mkdir(parents=True, exist_ok=True)
-    return out
+    try:
+        yield out
+    finally:
+        with suppress(OSError):  # what is not empty stays
+            for empty in made:
+                empty.rmdir()
+
+
+@contextmanager
+def nothing_half_made(out: Path) -> Iterator[None]:
+    """Of a run that fails only what the next one can go on from stays."""
+    hashes = out / HASHES
+    there = hashes.exists()
+    try:
+        yield
+    except Exception:
+        if not there and not (out / RESUME).exists():
+            shutil.rmtree(hashes, ignore_errors=True)
+        raise
 
 
 def make_model(name: str, T: int | None) -> nn.Module:

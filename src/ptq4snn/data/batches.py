@@ -17,7 +17,8 @@ from ptq4snn.forms import inputs_and_labels, stacked
 
 __all__ = ["ArraySamples", "BatchAxis", "OneByOne", "file_samples"]
 
-FLOATS = (np.float16, np.float32, np.float64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+FLOATS = (np.float16, np.float32, np.float64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+          "F8_E4M3", "F8_E5M2", "F16", "BF16", "F32", "F64")  # fmt: skip
 
 
 class ArraySamples:
@@ -37,8 +38,9 @@ class ArraySamples:
         for key, values in (("x", x), ("y", y)):
             if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
                 raise DataError(f"{name}: {key} holds {values.dtype} values: store numbers")
-        if isinstance(y, np.ndarray | Tensor) and y.dtype in FLOATS:
-            raise DataError(f"{name}: y holds {y.dtype} values: labels are whole numbers")
+        kind = dtype_of(y)
+        if kind in FLOATS:
+            raise DataError(f"{name}: y holds {kind} values: labels are whole numbers")
         if y is not None and (len(shape_of(y)) not in (1, 3) or shape_of(y)[0] != self.count):
             raise DataError(
                 f"{name}: y has shape {shape_of(y)} for {self.count} samples: "
@@ -58,6 +60,11 @@ class ArraySamples:
 
 def shape_of(values: Any) -> list[int]:
     return [int(n) for n in (values.get_shape() if hasattr(values, "get_shape") else values.shape)]
+
+
+def dtype_of(values: Any) -> Any:
+    """Of an array or a tensor, or the name that a safetensors slice has for it; None of anything else."""
+    return values.get_dtype() if hasattr(values, "get_dtype") else getattr(values, "dtype", None)
 
 
 def read_parts(values: Any, indices: Sequence[int], axis: int, dtype: torch.dtype) -> Tensor:
@@ -93,7 +100,7 @@ class OneByOne:
 
     def __getitem__(self, indices: Sequence[int]) -> Batch:
         x, y = inputs_and_labels(stacked([self.items[i] for i in indices], self.axis))
-        return x.float() if y is None else (x.float(), y.long())
+        return x.float() if y is None else (x.float(), y if y.is_floating_point() else y.long())
 
 
 class BatchAxis:

@@ -19,7 +19,7 @@ from ptq4snn.files import write_whole
 from ptq4snn.forms import batches_in, inputs_and_labels
 from ptq4snn.hashing import Hash, code_digest, digest
 
-__all__ = ["data_digest"]
+__all__ = ["FOLDER", "data_digest"]
 
 AT_ONCE = 64  # samples that are read at a time
 FOLDER = "data"  # in the folder of a run

@@ -15,6 +15,7 @@ from ptq4snn.errors import DataError, PTQ4SNNError
 
 __all__ = [
     "VOID", "Batch", "Origin", "Preprocessing", "Readable", "SampleBatches", "Samples", "check_labels",
+    "whole_labels",
 ]  # fmt: skip
 
 Batch = Tensor | tuple[Tensor, Tensor]
@@ -45,6 +46,16 @@ class Samples(Readable[tuple[Tensor, Tensor]], Protocol):
     them, int64 labels (class numbers [B], or maps [B, H, W] with VOID). Memory follows the batch."""
 
     classes: int
+
+
+def whole_labels(y: Tensor) -> Tensor:
+    """Labels as int64; raise unless they are whole numbers, of whatever type."""
+    if y.is_floating_point():
+        wrong = y[y != y.trunc()]  # NaN as well
+        wrong = wrong if wrong.numel() else y[y.isinf()]
+        if wrong.numel():
+            raise DataError(f"a label is {float(wrong[0]):g}: labels are whole numbers, those of the classes")
+    return y.long()
 
 
 def check_labels(y: Tensor, outputs: int) -> None:

@@ -19,6 +19,7 @@ from ptq4snn.data.event_sample import fits, nmnist_sample
 from ptq4snn.data.registry import DATA, Split, recognise
 from ptq4snn.data.sample import default_sample
 from ptq4snn.data.samples import Batch, Preprocessing, SampleBatches, Samples
+from ptq4snn.data.users_code import UsersSamples, users_batches
 from ptq4snn.errors import DataError
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.files import short
@@ -59,7 +60,8 @@ def open_data(
         and a count take samples in a random order, which the seed fixes.
     a .npy, .npz or .safetensors file: its x (and y), whatever the split.
     package.module:factory: what factory(split) returns, or factory() if it takes no argument: a tensor,
-        (x, y), a data set of samples, or an iterable of batches, which is handed on as it is.
+        (x, y), a data set of samples, or an iterable of batches, of which each is handed on as it is.
+        What they raise is one sentence.
     """
     batching = batching or Batching()
     if spec in EMBEDDED:
@@ -80,8 +82,8 @@ def open_data(
         if is_pair(made, batching.axis):
             return _chosen(ArraySamples(dense(made[0]), dense(made[1]), batching.axis, spec), batching)
         if is_data_set(made):
-            return _chosen(OneByOne(made, batching.axis), batching)
-        batches: Iterable[Batch] = made
+            return _chosen(OneByOne(UsersSamples(made, spec), batching.axis), batching)
+        batches: Iterable[Batch] = users_batches(made, spec)
         return batches
     if path.exists():
         raise DataError(
@@ -147,7 +149,8 @@ def _own_samples(made: Any, spec: str) -> Samples:
     known = hasattr(made, "__getitem__") and hasattr(made, "__len__")
     if not known or isinstance(made, Tensor | np.ndarray | str | bytes):
         raise DataError(f"{spec} returned a {kind}: return (x, y), with a label for each sample")
-    for samples in (made, OneByOne(made)):
+    own = UsersSamples(made, spec)
+    for samples in (own, OneByOne(own)):
         try:
             x, y = samples[[0]]
             if isinstance(x, Tensor) and isinstance(y, Tensor) and len(x) == len(y) == 1:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.calibration.calibration_set import check
+from ptq4snn.data.samples import whole_labels
 from ptq4snn.discovery.batch_axis import check_batch_axis
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.discovery.input_types import input_type
@@ -129,8 +130,8 @@ def _own_part(model: nn.Module, batches: Iterable[Any], scoring: Scoring, progre
     samples, clock, room = 0, Stopwatch(), Room(batch_axis)
     watched: dict[int, tuple[Tensor, Tensor]] = {}
     numbered, size = own_batches(batches, scoring.limit, batch_axis, scoring.team)
-    for number, batch in progress.track(numbered, size, "evaluating"):
-        x, y = _split(batch, first, batch_axis)
+    for number, (before, batch) in progress.track(numbered, size, "evaluating"):
+        x, y = _split(batch, first, batch_axis, before)
         if first is None:
             _check_axis(model, x, batch_axis)
             kind = input_type(model, x.narrow(batch_axis, 0, 1).to(_device(model, x)))
@@ -154,10 +155,10 @@ def _score(task: Task, batches: Iterable[Any]) -> Accuracy | Segmentation:
     return Segmentation(getattr(getattr(batches, "samples", None), "classes", None))
 
 
-def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, Tensor | None]:
-    """Inputs and labels of a batch, checked against each other."""
+def _split(batch: Any, first: Tensor | None, batch_axis: int, before: int) -> tuple[Tensor, Tensor | None]:
+    """Inputs and labels of a batch behind so many samples, checked against each other."""
     x, y = inputs_and_labels(batch)
-    check(x, None, batch_axis)
+    check(x, None, batch_axis, before)
     if first is not None and _differ(_fixed(x, batch_axis), _fixed(first, batch_axis)):
         raise DataError(
             f"a batch of shape {list(x.shape)} came after one of shape {list(first.shape)}: "
@@ -172,7 +173,7 @@ def _split(batch: Any, first: Tensor | None, batch_axis: int) -> tuple[Tensor, T
             f"{x.shape[batch_axis]} samples came with labels of shape {list(y.shape)}: "
             f"give one class number each, or one map [H, W] each{axis}"
         )
-    return x, y
+    return x, whole_labels(y)
 
 
 def _differ(a: list[int], b: list[int]) -> bool:

@@ -14,14 +14,15 @@ __all__ = ["own_batches"]
 
 def own_batches(
     batches: Iterable[Any], limit: int | None, batch_axis: int, team: Team
-) -> tuple[Iterator[tuple[int, Any]], int | None]:
-    """The number and content of each batch of this process, and how many there are, if that is known.
+) -> tuple[Iterator[tuple[int, tuple[int, Any]]], int | None]:
+    """The number of each batch of this process, with the samples before it and its content; and how many
+    batches there are, if that is known.
 
     Of our own data sets nothing else is read; of other iterables the rest is skipped.
     """
     if isinstance(batches, SampleBatches) and team.size > 1:
         return _read(batches, limit, team)
-    numbered = team.deal(_limited(batches, limit, batch_axis))
+    numbered = team.deal(_counted(_limited(batches, limit, batch_axis), batch_axis))
     return numbered, len(batches) if isinstance(batches, Sized) else None
 
 
@@ -30,7 +31,16 @@ def _read(batches: SampleBatches[Any], limit: int | None, team: Team) -> tuple[I
     numbers = [n for n in range(-(-len(kept) // step)) if team.mine(n)]
     own = [i for n in numbers for i in kept[n * step : (n + 1) * step]]
     read = SampleBatches(batches.samples, step, batches.workers, own)
-    return zip(numbers, read, strict=True), len(numbers)
+    return ((n, (n * step, batch)) for n, batch in zip(numbers, read, strict=True)), len(numbers)
+
+
+def _counted(batches: Iterable[Any], batch_axis: int) -> Iterator[tuple[int, Any]]:
+    """Each batch behind the number of samples before it."""
+    before = 0
+    for batch in batches:
+        yield before, batch
+        x = inputs_and_labels(batch)[0]
+        before += x.shape[batch_axis] if x.dim() > batch_axis else 0
 
 
 def _limited(batches: Iterable[Any], limit: int | None, batch_axis: int) -> Iterator[Any]:

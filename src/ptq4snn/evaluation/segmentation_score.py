@@ -25,7 +25,7 @@ from ptq4snn.data.samples import VOID
 from ptq4snn.errors import DataError
 from ptq4snn.schema.score_types import Scores
 
-__all__ = ["Segmentation"]
+__all__ = ["Segmentation", "predict"]
 
 
 class Segmentation:

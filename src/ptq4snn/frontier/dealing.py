@@ -46,7 +46,7 @@ def deal(samples: Any, recipe: Recipe, batch_axis: int) -> Dealt:
     seen = 0
     for batch in batches_in(samples, batch_axis, labels=labelled):
         x, y = inputs_and_labels(batch, labels=labelled)
-        check(x, halves[0][0] if halves[0] else None, batch_axis)
+        check(x, halves[0][0] if halves[0] else None, batch_axis, seen)
         x = x.narrow(batch_axis, 0, min(x.shape[batch_axis], most - seen))
         side = sides[seen : seen + x.shape[batch_axis]]
         seen += len(side)

@@ -28,6 +28,7 @@ from ptq4snn.hashing import file_digest
 from ptq4snn.modules.projection import QuantProjection
 from ptq4snn.network.program_json import program_to_json
 from ptq4snn.numerics.grid import numbered
+from ptq4snn.runtime.demand import Limits
 from ptq4snn.runtime.loading import model_of, read_contents
 from ptq4snn.schema.report_types import Report
 
@@ -141,11 +142,12 @@ def read_report(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def load_model(path: Path, model: nn.Module) -> QuantizedModel:
-    """The quantized model of a bundle, built into a copy of `model`, whose own weights do not matter."""
+def load_model(path: Path, model: nn.Module, limits: Limits | None = None) -> QuantizedModel:
+    """The quantized model of a bundle, which may ask for no more than `limits`, built into a copy of `model`,
+    whose own weights do not matter."""
     from ptq4snn.modules.quantized import Integers, QuantizedModel
 
-    found = read_contents(path)
+    found = read_contents(path, limits or Limits())
     model = widened(readable(model, found.plan.excluded))
     try:
         edit_model(model, found.plan.edits)

@@ -24,7 +24,7 @@ from ptq4snn.runtime.parameters import (
 from ptq4snn.runtime.ranges import Range, align, fits, for_steps, number, product_fits
 from ptq4snn.runtime.state import MAX_SESSION, MAX_STEPS, delay_field
 
-__all__ = ["Signed", "prove", "prove_for"]
+__all__ = ["ROUNDS", "Signed", "prove", "prove_for"]
 
 # of weights, groups, and whether over all inputs: the sums of `_signed`
 Signed = dict[tuple[str, int, bool], tuple[Reals, Reals]]

@@ -12,6 +12,7 @@ from math import prod
 from ptq4snn.errors import BundleError
 from ptq4snn.network import program as ops
 from ptq4snn.network.index import Window
+from ptq4snn.runtime.bounds import ROUNDS
 from ptq4snn.runtime.operation_check import Numbers
 
 __all__ = ["Demand", "Limits", "demand_of", "most_alive"]
@@ -25,16 +26,22 @@ WEIGHT = 24  # int8, the sums of both signs, and a float64 matrix
 CARRIED = 8  # an element of a value
 BORDER = 32  # an element of a bias that differs from position to position
 RATE = 1e9  # additions a second of one thread, roughly
+# seconds to load, one for each of them; what is proven is gone through several times (ptq4snn.runtime.bounds)
+OPERATION = 5e-4
+CHANNEL = 1e-7  # of an operation's value
+CELL = 2e-8  # of a projection's weight, its taps added up
+UNFOLDED = 1e-9  # a byte of weights and tables
 TIMES = ((1e-3, "less than a millisecond"), (1.0, "milliseconds"), (60.0, "seconds"), (3600.0, "minutes"))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a bundle may ask for. memory: bytes, to load it and to run one sample; additions: of one sample at
-    one step, if no input were zero."""
+    """What a bundle may ask for. memory: bytes, to load it and to run one sample; additions: of one sample
+    over all steps of the calibration, if no input were zero; loading: seconds to read, check and prove it."""
 
     memory: int = 8 * GIB
-    additions: int = 10**12
+    additions: int = 10**13
+    loading: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,8 @@ class Demand:
     state: int  # that a session keeps
     additions: int  # a step
     steps: int
+    operations: int  # of the program
+    loading: float  # seconds, before the first sample
 
     @property
     def memory(self) -> int:
@@ -55,8 +64,7 @@ class Demand:
     @property
     def time(self) -> str:
         """The order of magnitude of one sample's run on one thread."""
-        seconds = self.additions * self.steps / RATE
-        return next((word for most, word in TIMES if seconds < most), "hours or more")
+        return _order(self.additions * self.steps / RATE)
 
     def check(self, limits: Limits) -> None:
         """Refuse, in one sentence, what is above the limits."""
@@ -66,16 +74,24 @@ class Demand:
                 f"{size(self.tables)}, values {size(self.values)}, state {size(self.state)}), more than the "
                 f"{size(limits.memory)} allowed; raise the limit if you trust the file"
             )
-        if self.additions > limits.additions:
+        additions = self.additions * self.steps
+        if additions > limits.additions:
             raise BundleError(
-                f"it asks for {self.additions:.1e} additions a step, more than the {limits.additions:.1e} "
-                "allowed; raise the limit if you trust the file"
+                f"it asks for {additions:.1e} additions a sample ({self.additions:.1e} at each of "
+                f"{self.steps:,} steps), more than the {limits.additions:.1e} allowed; raise the limit if "
+                "you trust the file"
+            )
+        if self.loading > limits.loading:
+            raise BundleError(
+                f"it asks for {self.loading:.1f} s to be loaded ({self.operations:,} operations), more than "
+                f"the {limits.loading:g} s allowed; raise the limit if you trust the file"
             )
 
     def to_dict(self) -> dict[str, int | str]:
         parts = {name: getattr(self, name) for name in ("weights", "tables", "values", "state", "memory")}
         return {f"{name}_bytes": n for name, n in parts.items()} | {
             "additions_a_step": self.additions, "steps": self.steps, "time": self.time,
+            "operations": self.operations, "time_to_load": _order(self.loading),
         }  # fmt: skip
 
     def summary(self) -> str:
@@ -85,9 +101,14 @@ class Demand:
             f"  tables          {size(self.tables)}",
             f"  values          {size(self.values)}",
             f"  state           {size(self.state)} a session",
+            f"time to load:     {_order(self.loading)} for {self.operations:,} operations",
             f"additions a step: {self.additions:,} if no input were zero",
             f"time a sample:    {self.time} for {self.steps} steps on one thread",
         ])  # fmt: skip
+
+
+def _order(seconds: float) -> str:
+    return next((word for most, word in TIMES if seconds < most), "hours or more")
 
 
 def size(count: int) -> str:
@@ -102,14 +123,29 @@ def demand_of(program: ops.Program, numbers: Numbers) -> Demand:
     """The demand of a checked program; no index or window is unfolded."""
     used = {op.name for op in program.operations if isinstance(op, ops.Project)}
     stored = sum(p.weight.size for name, p in numbers.projections.items() if name in used)
+    weights, tables = WEIGHT * stored + _borders(program, numbers), _tables(program)
     return Demand(
-        weights=WEIGHT * stored + _borders(program, numbers),
-        tables=_tables(program),
+        weights=weights,
+        tables=tables,
         values=CARRIED * most_alive(program, program.steps),
         state=sum(_state(program, numbers, op) for op in program.operations),
         additions=sum(_additions(program, numbers, op) for op in program.operations),
         steps=program.steps,
+        operations=len(program.operations),
+        loading=UNFOLDED * (weights + tables) + _proving(program, numbers),
     )
+
+
+def _proving(program: ops.Program, numbers: Numbers) -> float:
+    """Seconds; what goes round is gone through again and again."""
+    rounds = ROUNDS if any(isinstance(op, ops.Delay) for op in program.operations) else 1
+    cells = sum(
+        prod(numbers.projections[op.name].weight.shape[:2])
+        for op in program.operations
+        if isinstance(op, ops.Project)
+    )
+    channels = sum(program.values[op.output].channels for op in program.operations)
+    return rounds * (OPERATION * len(program.operations) + CHANNEL * channels + CELL * cells)
 
 
 def most_alive(program: ops.Program, steps: int) -> int:

@@ -219,7 +219,8 @@ class Runtime:
         if 0 in x.shape:
             raise DataError("the input has no samples or no steps")
         if np.isnan(x).any():
-            raise DataError("the input holds NaN")
+            bad = np.isnan(x).any(axis=(0, *range(2, x.ndim))).argmax()
+            raise DataError(f"sample {bad} of the input, counted from 0, holds NaN")
         if x.dtype != np.float32:
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32)

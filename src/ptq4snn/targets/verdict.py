@@ -10,6 +10,7 @@ from ptq4snn.errors import BundleError, PTQ4SNNError
 from ptq4snn.export.c99.export import generate
 from ptq4snn.files import short
 from ptq4snn.network.plan import Plan
+from ptq4snn.runtime.demand import Limits
 from ptq4snn.runtime.loading import read_contents
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.targets.advice import Case, advise, recipe_of
@@ -90,9 +91,9 @@ def target_of(name: str, flash: int | None = None, ram: int | None = None) -> Ta
     return read_target(name) if name.lower().endswith(".toml") else chip(name)
 
 
-def check(bundle: str | Path, target: str | Target) -> Verdict:
-    """Whether a bundle fits a target."""
-    found = read_contents(bundle)
+def check(bundle: str | Path, target: str | Target, limits: Limits | None = None) -> Verdict:
+    """Whether a bundle, which may ask for no more than `limits`, fits a target."""
+    found = read_contents(bundle, limits or Limits())
     if found.model is None:
         why = " ".join(found.not_lowered.split())[:500] or "make the bundle again"
         raise BundleError(f"{short(bundle)}: it has no integer program that a target could run: {why}")

@@ -9,6 +9,7 @@ from ptq4snn.errors import PTQ4SNNError
 from ptq4snn.export.c99.export import generate
 from ptq4snn.network.plan import Plan
 from ptq4snn.report.deployment import Deployment, Way
+from ptq4snn.runtime.demand import Limits
 from ptq4snn.runtime.loading import read_contents
 from ptq4snn.runtime.parameters import Model
 from ptq4snn.targets.chips import CHIPS
@@ -20,10 +21,10 @@ __all__ = ["ways_of", "ways_out"]
 Export = Callable[[Plan, Model], str]  # what is to be known of it
 
 
-def ways_out(bundle: Path) -> Deployment | None:
-    """Of a bundle; None of a file that is none."""
+def ways_out(bundle: Path, limits: Limits | None = None) -> Deployment | None:
+    """Of a bundle; None of a file that is none, or that asks for more than the limits."""
     try:
-        found = read_contents(bundle)
+        found = read_contents(bundle, limits or Limits())
     except PTQ4SNNError:
         return None
     return ways_of(found.plan, found.model)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq4snn.checkpoint import load_checkpoint
-from ptq4snn.data.samples import VOID, SampleBatches, Samples, check_labels
+from ptq4snn.data.samples import VOID, SampleBatches, Samples, check_labels, whole_labels
 from ptq4snn.discovery.discover import reset_neurons
 from ptq4snn.errors import DataError, RecipeError, first_line
 from ptq4snn.numerics.gradients import safe_gradients
@@ -278,6 +278,7 @@ def check_first_batch(recipe: TrainingRecipe, make: Make, samples: Samples) -> N
 def correct(logits: Tensor, y: Tensor) -> tuple[int, int]:
     if y.dim() == 3:
         logits = nn.functional.interpolate(logits, y.shape[-2:], mode="bilinear", align_corners=False)
+    y = whole_labels(y)
     check_labels(y, logits.shape[1])
     known = y != VOID if y.dim() == 3 else torch.ones_like(y, dtype=torch.bool)
     return int((logits.argmax(1) == y)[known].sum()), int(known.sum())

@@ -18,7 +18,7 @@ from ptq4snn.files import short, write_whole
 from ptq4snn.hashing import digest, file_digest
 from ptq4snn.training.training_recipe import TrainingRecipe
 
-__all__ = ["Place", "load_place", "run_identity", "save_place"]
+__all__ = ["FILE", "Place", "load_place", "run_identity", "save_place"]
 
 FILE = "resume.pt"
 STATES = ("model", "optimizer", "average")

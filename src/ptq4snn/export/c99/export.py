@@ -18,6 +18,7 @@ from ptq4snn.export.c99.source import write_source
 from ptq4snn.files import check_target, short, write_together
 from ptq4snn.network.program import Project
 from ptq4snn.runtime.bounds import prove_for
+from ptq4snn.runtime.demand import Limits
 from ptq4snn.runtime.engine import Runtime
 from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
@@ -55,15 +56,17 @@ def c(
     path: str = "event",
     samples: Any = None,
     densities: Mapping[str, float] | None = None,
+    limits: Limits | None = None,
 ) -> CSource:
     """Write NAME.h and NAME.c (and NAME.bin, .mem or .hex) of a bundle into the folder `out`, which is made.
 
     `steps`: the most of a sequence (65,536); fewer make narrower sums. `path`: "event" goes over spikes that
     are there, "dense" over all inputs, "auto" chooses for each layer by `samples`, inputs as the model takes
-    them, or by `densities`, shares of non-zero inputs by the name of the operation.
+    them, or by `densities`, shares of non-zero inputs by the name of the operation. `limits`: what the
+    bundle may ask for, or those of `Limits()`.
     """
     stem = name if name is not None else "network" if isinstance(model, Model) else name_of(Path(model).stem)
-    source = generate(model, stem, Choices(section, weights, steps, path, samples, densities))
+    source = generate(model, stem, Choices(section, weights, steps, path, samples, densities, limits))
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise PTQ4SNNError(f"{short(out)} is a file: name a folder for the C sources")
@@ -85,6 +88,7 @@ class Choices:
     path: str = "event"
     samples: Any = None
     densities: Mapping[str, float] | None = None
+    limits: Limits | None = None
 
 
 def generate(model: str | Path | Model, name: str, choices: Choices | None = None) -> CSource:
@@ -95,7 +99,7 @@ def generate(model: str | Path | Model, name: str, choices: Choices | None = Non
     checked_section(section)
     _one_of("weights", weights, FORMS)
     _one_of("path", path, PATHS)
-    loaded = model if isinstance(model, Model) else load_model_file(model)
+    loaded = model if isinstance(model, Model) else load_model_file(model, chosen.limits or Limits())
     loaded = _for_steps(loaded, chosen.steps)
     _limit(loaded)
     found = dict(chosen.densities) if chosen.densities is not None else _densities(loaded, chosen.samples)

@@ -20,6 +20,7 @@ from ptq4snn.export.nir_form.walk import Walk, walk
 from ptq4snn.extras import needed_by
 from ptq4snn.files import check_target, write_whole
 from ptq4snn.network.plan import Plan
+from ptq4snn.runtime.demand import Limits
 from ptq4snn.runtime.loading import read_contents
 from ptq4snn.runtime.parameters import Model
 
@@ -32,20 +33,20 @@ DT = 1e-4  # of the NIR paper's networks
 BUNDLE = "q.bundle"
 
 
-def nir(source: str | Path, out: str | Path, *, dt: float = DT) -> None:
-    """Write a bundle as a NIR file; `dt` is the length of a step, in seconds."""
+def nir(source: str | Path, out: str | Path, *, dt: float = DT, limits: Limits | None = None) -> None:
+    """Write a bundle as a NIR file; `dt` is the length of a step, in seconds. `limits`: what the bundle may
+    ask for, or those of `Limits()`."""
     place = check_target(Path(out))
-    graph = nir_graph(source, dt)
     file = BytesIO()  # HDF5 ends the process where a disk is full
-    library.write(file, graph)
+    library.write(file, nir_graph(source, dt, limits))
     write_whole(place, file.getvalue())
 
 
-def nir_graph(source: str | Path, dt: float = DT) -> Any:
+def nir_graph(source: str | Path, dt: float = DT, limits: Limits | None = None) -> Any:
     """The graph of the package nir."""
     if not dt > 0:
         raise PTQ4SNNError(f"dt is {dt!r}: give the length of a step, such as 1e-4")
-    found = read_contents(source)
+    found = read_contents(source, limits or Limits())
     if found.model is None:
         raise BundleError(f"{source} has no integer program, so that there is nothing to write")
     w = nodes_of(found.plan, found.model, dt)
@@ -71,7 +72,7 @@ def nodes_of(plan: Plan, model: Model, dt: float = DT) -> Walk:
     return w
 
 
-def bundle_of(source: str | Path, out: str | Path) -> None:
+def bundle_of(source: str | Path, out: str | Path, *, limits: Limits | None = None) -> None:
     """The bundle that a NIR file was written from, byte for byte."""
     place = check_target(Path(out))
     try:
@@ -81,5 +82,6 @@ def bundle_of(source: str | Path, out: str | Path) -> None:
         raise BundleError(f"{source} holds no bundle; write it with ptq4snn export --to nir") from why
     with draft_folder(place.parent) as folder:
         (folder / "bundle.ptq").write_bytes(content)
-        read_contents(folder / "bundle.ptq")  # a stranger's bytes are checked like any bundle
+        # a stranger's bytes are checked like any bundle
+        read_contents(folder / "bundle.ptq", limits or Limits())
     write_whole(place, content)

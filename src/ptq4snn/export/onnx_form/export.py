@@ -27,6 +27,7 @@ from ptq4snn.export.onnx_form.values import Step
 from ptq4snn.extras import needed_by
 from ptq4snn.files import check_target, short, write_whole
 from ptq4snn.network.program import Delay, Neuron, TimeSum
+from ptq4snn.runtime.demand import Limits
 from ptq4snn.runtime.engine import is_causal
 from ptq4snn.runtime.loading import load_model_file
 from ptq4snn.runtime.parameters import Model
@@ -52,6 +53,7 @@ def onnx(
     steps: int | None = None,
     opset: int = OPSETS[0],
     qonnx: bool = False,
+    limits: Limits | None = None,
 ) -> None:
     """Write a bundle as an ONNX model.
 
@@ -59,8 +61,9 @@ def onnx(
     steps: of the sequence; the T of calibration.
     opset: the version of the operators, 21 to 26; the first is read by most.
     qonnx: a step of a plain chain of layers with the Quant nodes of QONNX, for readers that build hardware.
+    limits: what the bundle may ask for, or those of `Limits()`.
     """
-    model = source if isinstance(source, Model) else load_model_file(source)
+    model = source if isinstance(source, Model) else load_model_file(source, limits or Limits())
     check_target(Path(out))
     if qonnx and (form != "step" or steps is not None or opset != OPSETS[0]):
         raise PTQ4SNNError("QONNX is written of one step: leave out form, steps and opset")
