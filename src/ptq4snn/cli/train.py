@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     out = folder(args.out or f"runs/{Path(args.recipe).stem}")
     with (
         from_environment() as team,
-        alone(out, f"--out {short(out)}", folder=True) if team.leads else nullcontext(),
+        team.led(alone(out, f"--out {short(out)}", folder=True), "locks"),
     ):
         conduct(args, recipe, samples, (test, tested), out, team)
 
