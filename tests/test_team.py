@@ -168,13 +168,14 @@ def test_training_gives_the_weights_of_one_process(alone: Path) -> None:
     [
         ("quantize --model net:net --data none.npy", "none.npy"),
         ("quantize --model net:net --data x.npy --out held.ptq", "--out held.ptq is in use by another run"),
+        ("train small.toml --data xy.npz --out held", "--out held is in use by another run"),
         ("quantize --model odd:odd --data x.npy", "process 1: the disk is odd"),
         ("evaluate none.ptq --data xy.npz", "there is no bundle none.ptq"),
     ],
 )
 def test_an_error_is_told_once(place: Path, words: str, said: str) -> None:
     (place / "odd.py").write_text(DEADLY.format(rank=1, calls=0, what='raise OSError("the disk is odd")'))
-    with locked(place / "held.ptq", "held"):
+    with locked(place / "held.ptq", "held"), locked(place / "held", "held", folder=True):
         ran = torchrun(place, 2, words.split(), PTQ4SNN_TIMEOUT="60")
     assert ran.returncode != 0
     found = re.findall("ptq4snn: error: .*", ran.stderr)
