@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -79,6 +80,37 @@ def test_an_error_inside_frees_the_place(tmp_path: Path) -> None:
     with alone(tmp_path / "f", "f"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "write"])
+def test_a_full_disk_locks_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, call, full)
+        with (
+            alone(tmp_path / "f", "--out f"),
+            pytest.raises(OutputError, match="f is in use by another run"),
+            alone(tmp_path / "f", "--out f"),
+        ):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_while_the_lock_is_signed_frees_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as keys:
+        keys.setattr(os, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt), alone(tmp_path / "f", "f"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+    with alone(tmp_path / "f", "f"):
+        pass
 
 
 def test_two_quantizations_with_one_work(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,10 @@ from faults.torchrun import torchrun
 from safetensors.torch import load_file
 
 from ptq4snn.cli import main
-from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.team import SOLO, Team
+from ptq4snn.errors import DataError, PTQ4SNNError, TeamError, ToldElsewhere
+from ptq4snn.last_words import LastWords
+from ptq4snn.locks import alone as locked
+from ptq4snn.team import SOLO, Team, from_environment
 
 QUANTIZE = "quantize --model net:net --data x.npy --calibration 90 --out {}.ptq --work {}.work --recipe"
 RECIPES = {  # of every way to share something
@@ -30,9 +35,12 @@ from net import *
 import os, time
 
 class Odd(Net):
+    calls = 0
+
     def forward(self, x):
-        if os.environ.get("RANK") == "1" and len(x) > 2:
-            {}
+        Odd.calls += len(x) > 2
+        if os.environ.get("RANK") == "{rank}" and Odd.calls > {calls}:
+            {what}
         return super().forward(x)
 
 def odd(): return Odd().eval()
@@ -97,24 +105,48 @@ def test_scores_and_tables_are_those_of_one_process(alone: Path, capsys: pytest.
     assert again.stderr.count("stored") == 3
 
 
+DIES, HANGS = "os._exit(7)", "time.sleep(1000)"
+
+
 @pytest.mark.parametrize(
-    ("what", "found"),
+    ("rank", "calls", "what"),
     [
-        ("os._exit(7)", "another of the 2 processes has died"),
-        ("time.sleep(1000)", "did not answer for 8 s"),
+        (1, 0, DIES),
+        (1, 0, HANGS),
+        (0, 0, DIES),
+        *(
+            pytest.param(*case, marks=FULL)
+            for case in ((0, 0, HANGS), *((rank, calls, DIES) for rank in (0, 1) for calls in (4, 8, 16)))
+        ),
     ],
 )
-def test_a_process_that_dies_or_hangs_ends_all(tmp_path: Path, what: str, found: str) -> None:
+def test_a_process_that_dies_or_hangs_ends_all(tmp_path: Path, rank: int, calls: int, what: str) -> None:
     place = new_place(tmp_path / "place")
-    (place / "odd.py").write_text(DEADLY.format(what))
+    (place / "odd.py").write_text(DEADLY.format(rank=rank, calls=calls, what=what))
     words = QUANTIZE.format("m", "m").replace("net:net", "odd:odd").split()
-    ran = torchrun(place, 2, [*words, "w4m4"], PTQ4SNN_TIMEOUT="8")
-    assert ran.returncode != 0
-    assert re.search(f"ptq4snn: error: .*{found}", ran.stderr) or "exitcode  : 7" in ran.stderr
+    ends(torchrun(place, 2, [*words, "brecq+w4m4", "--iterations", "9"], PTQ4SNN_TIMEOUT="8"), what)
     assert not (place / "m.ptq").exists()
-    (place / "odd.py").write_text(DEADLY.format("pass"))
+    if rank == 0 or calls:
+        return
+    (place / "odd.py").write_text(DEADLY.format(rank=rank, calls=calls, what="pass"))
     again = torchrun(place, 2, [*words, "w4m4"])  # goes on from --work
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=FULL)])
+def test_a_process_that_dies_while_it_evaluates_ends_all(tmp_path: Path, rank: int) -> None:
+    place = new_place(tmp_path / "place")
+    (place / "odd.py").write_text(DEADLY.format(rank=rank, calls=0, what=DIES))
+    words = ["evaluate", "--float", "--model", "odd:odd", "--data", "xy.npz", "--batch-size", "7"]
+    ends(torchrun(place, 2, words, PTQ4SNN_TIMEOUT="8"), DIES)
+
+
+def ends(ran: subprocess.CompletedProcess[str], what: str) -> None:
+    """One sentence, unless torchrun was faster than the process that would have said it."""
+    assert ran.returncode != 0
+    told = "another of the 2 processes has died" if what == DIES else "2 processes did not answer for 8 s"
+    said = re.findall("ptq4snn: error: .*", ran.stderr)
+    assert (len(said) == 1 and told in said[0]) or (said == [] and "exitcode  : 7" in ran.stderr), ran.stderr
 
 
 def test_training_gives_the_weights_of_one_process(alone: Path) -> None:
@@ -131,10 +163,67 @@ def test_training_gives_the_weights_of_one_process(alone: Path) -> None:
     assert "set parts in the recipe to 2 or more" in refused.stderr
 
 
-def test_an_error_is_told_once(place: Path) -> None:
-    ran = torchrun(place, 2, [*QUANTIZE.format("m", "m").replace("x.npy", "none.npy").split(), "w4m4"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("quantize --model net:net --data none.npy", "none.npy"),
+        ("quantize --model net:net --data x.npy --out held.ptq", "--out held.ptq is in use by another run"),
+        ("train small.toml --data xy.npz --out held", "--out held is in use by another run"),
+        ("quantize --model odd:odd --data x.npy", "process 1: the disk is odd"),
+        ("evaluate none.ptq --data xy.npz", "there is no bundle none.ptq"),
+    ],
+)
+def test_an_error_is_told_once(place: Path, words: str, said: str) -> None:
+    (place / "odd.py").write_text(DEADLY.format(rank=1, calls=0, what='raise OSError("the disk is odd")'))
+    with locked(place / "held.ptq", "held"), locked(place / "held", "held", folder=True):
+        ran = torchrun(place, 2, words.split(), PTQ4SNN_TIMEOUT="60")
     assert ran.returncode != 0
-    assert ran.stderr.count("ptq4snn: error: ") == 1
+    found = re.findall("ptq4snn: error: .*", ran.stderr)
+    assert len(found) == 1 and said in found[0], ran.stderr
+
+
+class Board:
+    """The store, in one process."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, int] = {}
+
+    def add(self, key: str, value: int, /) -> int:
+        self.keys[key] = self.keys.get(key, 0) + value
+        return self.keys[key]
+
+    def set(self, key: str, value: str, /) -> None:
+        self.keys[key] = len(value)
+
+    def wait(self, keys: list[str], timeout: timedelta, /) -> None:
+        if any(key not in self.keys for key in keys):
+            raise RuntimeError(timeout)
+
+
+def test_of_processes_that_fail_one_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr("atexit.register", at_exit.append)
+    board = Board()
+    one, other = LastWords(board, 1), LastWords(board, 0)
+    other.taken, other.spoken = one.taken, one.spoken
+    with pytest.raises(DataError) as told, one.of_one():
+        raise DataError("odd")
+    assert told.value.speaks
+    with pytest.raises(ToldElsewhere), other.of_one():
+        raise TeamError("has died")
+    assert len(at_exit) == 1 and one.spoken not in board.keys
+    at_exit[0]()
+    assert one.spoken in board.keys
+    with pytest.raises(DataError), LastWords(board, 1).of_one():  # another run
+        raise DataError("odd")
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e30", "0", "-1", "1000001", "soon"])
+def test_a_timeout_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("PTQ4SNN_TIMEOUT", text)
+    with pytest.raises(TeamError, match=r"PTQ4SNN_TIMEOUT is .* at most 1,000,000$"), from_environment():
+        pass
 
 
 def test_alone_a_team_is_a_loop() -> None:

@@ -99,9 +99,14 @@ def quantize(
         loop = repeated(steps, batch_axis)
     settings = Recipe.parse(recipe)
     settings = settings.replace(**changes) if changes else settings
-    where = work if team.leads else None
-    own = nullcontext() if where is None else alone(where, f"the folder {short(where)} of work", folder=True)
-    with own, torch.inference_mode(False), torch.random.fork_rng(devices=[]), no_autocast(), _memory():
+    own = nullcontext() if work is None else alone(work, f"the folder {short(work)} of work", folder=True)
+    with (
+        team.led(own, "locks"),
+        torch.inference_mode(False),
+        torch.random.fork_rng(devices=[]),
+        no_autocast(),
+        _memory(),
+    ):
         model = model if loop is None else looped(model, loop)
         if settings.has_goal:
             folder = None if work is None else Path(work)

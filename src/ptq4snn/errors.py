@@ -18,6 +18,7 @@ __all__ = [
     "RecipeError",
     "SilentNetworkWarning",
     "TeamError",
+    "ToldElsewhere",
     "UnsupportedModel",
     "UnsupportedNeuron",
     "UnsupportedOperation",
@@ -28,9 +29,15 @@ __all__ = [
 class PTQ4SNNError(Exception):
     """Base of everything the user can cause and mend."""
 
+    speaks = False  # set where processes share a run, and this one is the one to tell it
+
 
 class TeamError(PTQ4SNNError):
     """Processes that shared a run and lost each other."""
+
+
+class ToldElsewhere(TeamError):
+    """Another of the processes that share a run says why it ends."""
 
 
 class RecipeError(PTQ4SNNError):

@@ -82,8 +82,7 @@ def _take(held: Path, what: str) -> int:
         number = _open(held)
         if number is not None:
             if _is_mine(number) and is_named(number, held):
-                os.ftruncate(number, 0)
-                os.write(number, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                _sign(number, held)
                 return number
             os.close(number)
         if time.monotonic() > end:
@@ -91,6 +90,17 @@ def _take(held: Path, what: str) -> int:
                 f"{what} is in use by another run{_owner(held)}: wait until it has ended, or name another"
             )
         time.sleep(PATIENCE / 20)
+
+
+def _sign(number: int, held: Path) -> None:
+    """Write who holds it, for others to read; a disk that has no room for it locks as well."""
+    try:
+        with suppress(OSError):
+            os.ftruncate(number, 0)
+            os.write(number, f"process {os.getpid()} on {socket.gethostname()}".encode())
+    except BaseException:  # Ctrl-C, before anybody knows that the lock must be left
+        _leave(number, held)
+        raise
 
 
 def _is_mine(number: int) -> bool:

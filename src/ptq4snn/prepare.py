@@ -26,12 +26,12 @@ from ptq4snn.discovery.opening import bake, readable
 from ptq4snn.discovery.proof import verify
 from ptq4snn.discovery.surgery import copy_model, unwrapped
 from ptq4snn.discovery.twin import SAMPLES, exact_twin
-from ptq4snn.errors import CheckpointError, PTQ4SNNError, RecipeError, SilentNetworkWarning, UnsupportedModel
+from ptq4snn.errors import CheckpointError, RecipeError, SilentNetworkWarning, UnsupportedModel
 from ptq4snn.heap import at_hand, give_back, sparing
 from ptq4snn.hints import hint
 from ptq4snn.memory import Room
 from ptq4snn.modules.readout import find_readout
-from ptq4snn.numerics.device import check_device
+from ptq4snn.numerics.device import check_device, find_device
 from ptq4snn.numerics.finishing import FINISHES
 from ptq4snn.observation.float_traces import FloatTracers
 from ptq4snn.observation.observe import Observation, observe
@@ -198,13 +198,7 @@ def _needs_all(recipe: Recipe) -> bool:
 
 
 def _on(device: Any, model: nn.Module) -> nn.Module:
-    try:
-        where = torch.device(device)
-        torch.empty(0, device=where)
-    except (AssertionError, RuntimeError, TypeError) as why:  # torch asserts that it was built for the device
-        raise PTQ4SNNError(
-            f"device {device!r} cannot be used here: choose cpu or a device that torch sees"
-        ) from why
+    where = find_device(device, f"device {device!r}")
     check_device(where)
     return model.to(where)
 

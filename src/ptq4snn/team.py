@@ -4,26 +4,31 @@
 
 All of them run the same program and take the same decisions. What is long is dealt out in pieces, each
 process takes every n-th, and every result is told to all in the order of the pieces: nothing depends on how
-many processes there are. An error of one is raised in all. Process 0 alone writes and speaks.
+many processes there are. An error of one is raised in all, and one tells it. Process 0 alone writes and
+speaks.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from ptq4snn.errors import PTQ4SNNError, TeamError
+from ptq4snn.last_words import LastWords
 
 __all__ = ["SOLO", "Team", "from_environment", "number_here"]
 
 T = TypeVar("T")
 X = TypeVar("X")
 TIMEOUT = 1800.0  # seconds that a process may keep the others waiting; PTQ4SNN_TIMEOUT is another
+ALMOST = 0.9  # of it: clocks differ
+LONGEST = 10**6  # seconds: torch counts them in nanoseconds of 64 bits
 
 
 @dataclass(frozen=True)
@@ -56,14 +61,21 @@ class Team:
 
         self.sent[what] = self.sent.get(what, 0) + len(pickle.dumps(value)) * (self.size - 1)
         found: list[Any] = [None] * self.size
+        began = time.monotonic()
         try:
             dist.all_gather_object(found, value)
         except (RuntimeError, EOFError, ValueError) as why:
-            raise TeamError(
-                f"another of the {self.size} processes has died or did not answer for {self.timeout:g} s "
-                f"({what}): look at its last words, and start again; --work keeps what is finished"
-            ) from why
+            raise self._lost(time.monotonic() - began, what) from why
         return found
+
+    def _lost(self, seconds: float, what: str) -> TeamError:
+        """Why another gave nothing for so long: a dead one is noticed at once."""
+        slow = seconds >= ALMOST * self.timeout
+        how = f"did not answer for {self.timeout:g} s" if slow else "has died"
+        return TeamError(
+            f"another of the {self.size} processes {how} ({what}): look at its last words, and start again; "
+            "--work keeps what is finished"
+        )
 
     def map(self, work: Callable[[X], T], pieces: Iterable[X], what: str) -> list[T]:
         """work(piece) of all pieces, in their order, each done by one process."""
@@ -100,6 +112,15 @@ class Team:
             if error is not None:
                 raise error
 
+    @contextmanager
+    def led(self, place: AbstractContextManager[object], what: str) -> Iterator[None]:
+        """Inside of what process 0 alone enters, such as a lock; if it cannot, all hear why."""
+        with ExitStack() as entered:
+            with self.raised_in_all(what):
+                if self.leads:
+                    entered.enter_context(place)
+            yield
+
 
 SOLO = Team()
 
@@ -127,20 +148,35 @@ def from_environment(device: str | None = None) -> Iterator[Team]:
         return
     import torch
     import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
 
     seconds = _timeout()
     on_gpu = device is not None and device.startswith("cuda")
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "nccl" if on_gpu else "gloo"
+    timeout = timedelta(seconds=seconds)
+    with _found(size):
+        store, rank, size = next(rendezvous("env://", timeout=timeout))
     try:
-        dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+        with LastWords(store, rank).of_one():
+            with _found(size):
+                dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+            yield Team(rank, size, seconds)
+    finally:  # behind the agreement on who speaks: the others notice it
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+@contextmanager
+def _found(size: int) -> Iterator[None]:
+    try:
+        yield
     except (RuntimeError, ValueError) as why:
-        raise TeamError(f"the {size} processes of torchrun did not find each other: {why}") from why
-    try:
-        yield Team(dist.get_rank(), size, seconds)
-    finally:
-        dist.destroy_process_group()
+        raise TeamError(
+            f"the {size} processes of torchrun did not find each other: look whether all were started, and "
+            "whether MASTER_ADDR and MASTER_PORT lead to the first"
+        ) from why
 
 
 def _timeout() -> float:
@@ -149,6 +185,9 @@ def _timeout() -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if seconds <= 0:
-        raise TeamError(f"PTQ4SNN_TIMEOUT is {text!r}: give the seconds that a process may be waited for")
+    if not 0 < seconds <= LONGEST:
+        raise TeamError(
+            f"PTQ4SNN_TIMEOUT is {text!r}: give the seconds that a process may be waited for, at most "
+            f"{LONGEST:,}"
+        )
     return seconds

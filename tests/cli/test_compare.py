@@ -97,6 +97,14 @@ def test_mistakes_are_one_sentence_before_anything_runs(
     assert not Path("runs").exists()
 
 
+def test_a_cluster_without_ray_is_one_sentence(
+    cli: Cli, net: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, err = cli("compare", *net, "--methods", "w4m4", "--ray", "local")
+    assert code == 2 and '--ray needs Ray: pip install "ptq4snn[ray]"' in err and err.count("\n") == 1
+
+
 def test_an_out_that_is_a_file(cli: Cli, net: tuple[str, ...]) -> None:
     Path("taken").write_text("")
     code, _, err = cli("compare", *net, "--methods", "w4m4", "--out", "taken")

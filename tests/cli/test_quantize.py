@@ -129,6 +129,7 @@ def test_json_is_all_there_is_on_stdout(api: Any, cli: Cli) -> None:
         (["--out", "."], "is a folder"),
         (["--out", "no/model.ptq"], "there is no folder no"),
         (["--device", "abacus"], "--device abacus cannot be used here"),
+        (["--device", "meta"], "--device meta cannot be used here"),
         (["--weights", "32", "--out", "m.ptq"], "cannot be saved"),
         (["--agreement", "101"], "agreement must be a number from 1 to 100"),
         (["--agreement", "much"], "invalid float value"),

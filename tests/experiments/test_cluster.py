@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +15,11 @@ from experiments.small import FEW, Case
 from torch import Tensor, nn
 
 from ptq4snn.errors import PTQ4SNNError
+from ptq4snn.experiments.bench import Bench
 from ptq4snn.experiments.cluster import Cluster
 from ptq4snn.experiments.compare import compare
 from ptq4snn.experiments.comparison import Comparison
+from ptq4snn.experiments.methods import parse_methods
 
 ray = pytest.importorskip("ray")
 METHODS = ["w4m32", "B=uniform+w4m2"]
@@ -102,8 +106,52 @@ def test_what_a_worker_raises_is_raised_here(case: Case, tmp_path: Path, cluster
         compared(case, Broken(case.model), tmp_path / "runs", cluster=cluster)
 
 
-def test_no_cluster_is_one_sentence(case: Case, tmp_path: Path) -> None:
-    if ray.is_initialized():
-        ray.shutdown()
-    with pytest.raises(PTQ4SNNError, match=r"there is no Ray cluster at '127\.0\.0\.1:9'"):
-        compared(case, case.model, tmp_path, cluster=Cluster("127.0.0.1:9"))
+def test_runs_that_fit_no_node_are_refused(case: Case, tmp_path: Path, cluster: str) -> None:
+    asked = (
+        r"^each run asks for 64 cores and 0 GPUs, and the largest node .* 'local' has 2 cores and 0 GPUs: "
+    )
+    with pytest.raises(PTQ4SNNError, match=asked):
+        compared(case, case.model, tmp_path, cluster=Cluster(cluster, cpus=64))
+
+
+@pytest.mark.parametrize(
+    ("asked", "largest"),
+    [((1, 1.0), "8 cores and 0 GPUs"), ((5, 2.0), "4 cores and 1 GPU"), ((9, 0.0), "8 cores and 0 GPUs")],
+)
+def test_one_node_must_have_all_that_a_run_asks_for(
+    case: Case, tmp_path: Path, asked: tuple[int, float], largest: str
+) -> None:
+    nodes = [
+        {"Alive": True, "Resources": {"CPU": 8.0}},
+        {"Alive": asked[1] == 2.0, "Resources": {"CPU": 4.0, "GPU": 1.0}},
+        {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}},
+    ]
+    with pytest.raises(PTQ4SNNError, match=f"has {largest}"):
+        Cluster("local", *asked)._refuse_too_small(SimpleNamespace(nodes=lambda: nodes))
+
+
+def test_a_run_that_is_lost_too_often_is_one_sentence() -> None:
+    def get(ready: object) -> None:
+        raise ray.exceptions.WorkerCrashedError
+
+    lost = SimpleNamespace(get=get, exceptions=ray.exceptions)
+    sentence = r"w4m2 seed 3 was lost 4 times on the cluster local \(WorkerCrashedError\): "
+    with pytest.raises(PTQ4SNNError, match=sentence):
+        Cluster()._figures(lost, None, parse_methods(["w4m2"])[-1], 3)
+
+
+def test_without_ray_it_is_one_sentence(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(
+        PTQ4SNNError, match=r'^a comparison on a cluster needs Ray: pip install "ptq4snn\[ray\]"'
+    ):
+        compared(case, case.model, tmp_path, cluster="local")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "nowhere", "127.0.0.1:much"])
+def test_no_cluster_is_one_sentence_before_samples_are_read(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.delattr(Bench, "setting")
+    with pytest.raises(PTQ4SNNError, match=f"there is no Ray cluster at '{address}'"):
+        compared(case, case.model, tmp_path, cluster=Cluster(address))

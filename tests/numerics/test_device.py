@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptq4snn.errors import PTQ4SNNError
-from ptq4snn.numerics.device import check_device, self_test
+from ptq4snn.numerics.device import check_device, find_device, self_test
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +25,13 @@ def test_the_cpu_passes() -> None:
     self_test("cpu")
     check_device(torch.device("cpu"))
     check_device(torch.device("meta"))
+
+
+@pytest.mark.parametrize("name", ["abacus", "hpu", "meta", "xla"])
+def test_a_device_that_computes_nothing_here_is_refused(name: str) -> None:
+    with pytest.raises(PTQ4SNNError, match=f"^device {name} cannot be used here: "):
+        find_device(name, f"device {name}")
+    assert find_device("cpu", "device cpu") == torch.device("cpu")
 
 
 def test_a_device_that_rounds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,5 +57,5 @@ def test_a_device_without_float64_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         return real(x, *args)
 
     monkeypatch.setattr(Tensor, "to", to)
-    with pytest.raises(PTQ4SNNError, match="has no float64"):
+    with pytest.raises(PTQ4SNNError, match=r"has no float64, .* use the CPU"):
         self_test("cpu")

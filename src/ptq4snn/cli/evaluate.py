@@ -45,7 +45,7 @@ def evaluate(args: argparse.Namespace, team: Team) -> None:
         raise BundleError(f"there is no bundle {args.bundle}")
     if args.bundle is not None:
         refuse_a_strangers_report(Path(args.bundle))
-    device = load_device(args)
+    device = load_device(args, exact=args.bundle is not None)
     model: nn.Module | None = None
     if on_runtime(args):
         quantized, batches = from_bundle(args)

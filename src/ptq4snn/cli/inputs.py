@@ -23,6 +23,7 @@ from ptq4snn.extras import require
 from ptq4snn.factory import find_factory, run_factory
 from ptq4snn.interchange.nir_reading import from_nir
 from ptq4snn.models import zoo
+from ptq4snn.numerics.device import check_device, find_device
 from ptq4snn.team import number_here
 
 __all__ = [
@@ -158,16 +159,13 @@ def data_set(spec: str | None, expected: str | None) -> str | None:
     return expected if has_splits(spec) else None
 
 
-def load_device(args: argparse.Namespace) -> torch.device | None:
-    """The device that --device names, if it is there."""
+def load_device(args: argparse.Namespace, exact: bool = True) -> torch.device | None:
+    """The device that --device names, if it is there; `exact`: and if it carries integers in floats."""
     if args.device is None:
         return None
-    try:
-        device = torch.device(args.device)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as e:  # torch asserts that it was built for the device
-        message = f"--device {args.device} cannot be used here: choose cpu or a device that torch sees"
-        raise PTQ4SNNError(message) from e
+    device = find_device(args.device, f"--device {args.device}")
+    if exact:
+        check_device(device)
     return device
 
 

@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> None:
     if args.bundle is not None:
         inspect_bundle(args)
         return
-    device = load_device(args)
+    device = load_device(args, exact=False)
     model = load_model(args, weights_matter=False)
     batches = on_device(load_data(args, "calibration", batch_size=SAMPLES), device)
     batch = next(iter(batches), None)

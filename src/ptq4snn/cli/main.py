@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from ptq4snn.cli.options import build_parser
-from ptq4snn.errors import PTQ4SNNError, TeamError
+from ptq4snn.errors import PTQ4SNNError, ToldElsewhere
 from ptq4snn.files import short
 from ptq4snn.memory import ran_out
 from ptq4snn.team import number_here
@@ -18,6 +19,7 @@ from ptq4snn.team import number_here
 __all__ = ["main"]
 
 USER_ERROR, INTERRUPTED = 2, 130
+GRACE = 5.0  # seconds in which the first process says the same, and torchrun ends the others
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code: int | None = args.run(args)
             sys.stdout.flush()
         return code or 0
+    except ToldElsewhere:
+        return USER_ERROR
     except PTQ4SNNError as e:
         return print_error(str(e))
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
@@ -60,10 +64,10 @@ def one_voice() -> Iterator[None]:
     with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):  # noqa: PTH123
         try:
             yield
-        except TeamError:
+        except PTQ4SNNError as why:
+            if not (why.speaks or isinstance(why, ToldElsewhere)):  # from before they found each other
+                time.sleep(GRACE)
             raise
-        except PTQ4SNNError as why:  # the first says the same
-            raise SystemExit(USER_ERROR) from why
 
 
 @contextmanager

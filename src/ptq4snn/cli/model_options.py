@@ -43,7 +43,9 @@ def model_options(p: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the model takes one step a call: package.module:function of (net, x) runs the sequence",
     )
-    group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps ... (cpu)")
+    group.add_argument(
+        "--device", metavar="NAME", help="cpu, cuda, cuda:1 ... (cpu); not mps, which has no float64"
+    )
     nir = p.add_argument_group("of a NIR file")
     nir.add_argument("--dt", type=float, metavar="S", help="length of a step, in the file's unit of time")
     nir.add_argument("--reset", choices=["subtract", "zero"], help="how its neurons were trained to reset")

@@ -31,7 +31,7 @@ REPORT, PAGE = ".report.json", ".report.html"
 def run(args: argparse.Namespace) -> None:
     recipe = read_recipe(args)
     out = target(args, recipe)  # first of all: a bad target must not cost a calibration
-    with from_environment(args.device) as team, _alone(out if team.leads else None):
+    with from_environment(args.device) as team, team.led(_alone(out), "locks"):
         make(args, recipe, out, team)
 
 

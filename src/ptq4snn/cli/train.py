@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     with (
         folder(args.out or f"runs/{Path(args.recipe).stem}") as out,
         from_environment() as team,
-        alone(out, f"--out {short(out)}", folder=True) if team.leads else nullcontext(),
+        team.led(alone(out, f"--out {short(out)}", folder=True), "locks"),
         nothing_half_made(out) if team.leads else nullcontext(),
     ):
         conduct(args, recipe, samples, (test, tested), out, team)

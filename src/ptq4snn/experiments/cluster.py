@@ -30,6 +30,7 @@ from ptq4snn.schema.comparison_types import RunResult
 __all__ = ["Cluster"]
 
 LOCAL = "local"  # a cluster of this machine's cores, for as long as the comparison runs
+HERE = (LOCAL, "auto")
 PATIENCE = 5.0  # seconds until a cluster answers
 RETRIES = 3  # times that a run is given to another worker
 _benches: dict[str, Bench] = {}  # of a worker: what it has unpacked, with its last observation
@@ -52,6 +53,7 @@ class Cluster:
         self, bench: Bench, tasks: Sequence[tuple[Method, int | None]]
     ) -> Iterator[tuple[int, RunResult, bool]]:
         """The number of each task, its figures, and whether they were there already, as they become known."""
+        self._refuse_unreachable()  # before the samples are read
         settings = [bench.setting(*task) for task in tasks]
         missing = []
         for i, setting in enumerate(settings):
@@ -104,9 +106,9 @@ class Cluster:
         with needed_by("a comparison on a cluster"):
             import ray
         if ray.is_initialized():
+            self._refuse_too_small(ray)
             yield ray
             return
-        self._refuse_unreachable()
         options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         if self.address == LOCAL:
             path = os.pathsep.join(filter(None, sys.path))  # workers find what this process can import
@@ -116,15 +118,29 @@ class Cluster:
         except (ConnectionError, ValueError, RuntimeError, OSError) as why:
             raise self._not_there() from why
         try:
+            self._refuse_too_small(ray)
             yield ray
         finally:
             ray.shutdown()
 
+    def _refuse_too_small(self, ray: Any) -> None:
+        """Ray itself would wait for ever for a node that is large enough."""
+        found = [
+            (n["Resources"].get("GPU", 0), n["Resources"].get("CPU", 0)) for n in ray.nodes() if n["Alive"]
+        ]
+        if any(gpus >= self.gpus and cpus >= self.cpus for gpus, cpus in found):
+            return
+        gpus, cpus = max(found, key=lambda has: has if self.gpus else has[1], default=(0, 0))
+        raise PTQ4SNNError(
+            f"each run asks for {_amount(self.cpus, self.gpus)}, and the largest node of the Ray cluster "
+            f"{self.address!r} has {_amount(cpus, gpus)}: lower --ray-cpus, or choose another --device"
+        )
+
     def _refuse_unreachable(self) -> None:
         """Ray itself would try for minutes."""
-        host, colon, port = self.address.removeprefix("ray://").rpartition(":")
-        if not colon:
-            return  # local, auto
+        if self.address in HERE:
+            return
+        host, _, port = self.address.removeprefix("ray://").rpartition(":")
         try:
             socket.create_connection((host, int(port)), PATIENCE).close()
         except (OSError, ValueError, OverflowError) as why:
@@ -135,6 +151,10 @@ class Cluster:
             f"there is no Ray cluster at {self.address!r}: give --ray local, or the HOST:PORT that "
             "`ray start --head` tells"
         )
+
+
+def _amount(cpus: float, gpus: float) -> str:
+    return f"{cpus:g} {'core' if cpus == 1 else 'cores'} and {gpus:g} {'GPU' if gpus == 1 else 'GPUs'}"
 
 
 def sent(bench: Bench) -> Bench:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,14 @@ from torch.nn import functional as F
 
 from ptq4snn.errors import PTQ4SNNError, UnsupportedOperation
 
-__all__ = ["check_device", "exact_arithmetic", "keeping_types", "no_autocast", "refuse_autocast"]
+__all__ = [
+    "check_device",
+    "exact_arithmetic",
+    "find_device",
+    "keeping_types",
+    "no_autocast",
+    "refuse_autocast",
+]
 
 NEEDS_NO_TEST = ("cpu", "meta")  # what others are compared with, and what computes nothing
 
@@ -26,6 +34,23 @@ def exact_arithmetic(device: torch.device) -> Iterator[None]:
         full_precision(device),
     ):
         yield
+
+
+def find_device(device: Any, given: str) -> torch.device:
+    """The device, if it computes here; `given` is how the user named it, such as "--device cuda"."""
+    try:
+        found = torch.device(device)
+        float(torch.ones(2, device=found).sum())
+    except (
+        AssertionError,
+        ImportError,
+        RuntimeError,
+        TypeError,
+    ) as why:  # meta has shapes only, hpu a package
+        raise PTQ4SNNError(
+            f"{given} cannot be used here: choose cpu or a device that torch sees and computes on"
+        ) from why
+    return found
 
 
 def check_device(device: torch.device) -> None:
@@ -86,7 +111,15 @@ def full_precision(device: torch.device) -> Iterator[None]:
 
 @cache
 def self_test(device: str) -> None:
-    """Convolve and multiply odd integers whose sums just fit float32, and compare with the CPU."""
+    """Add in float64, and convolve and multiply odd integers whose sums just fit float32, as the CPU does."""
+    try:
+        wide = torch.full((1,), 2.0**52 + 1, dtype=torch.float64).to(device)
+    except (TypeError, RuntimeError) as why:  # mps
+        raise PTQ4SNNError(
+            f"{device} has no float64, which carries the largest sums, and cannot be used: use the CPU"
+        ) from why
+    if float(wide + wide) != 2.0**53 + 2:
+        raise PTQ4SNNError(f"{device} does not add integers exactly in float64; use the CPU")
     x = ((torch.arange(2 * 64 * 8 * 8) * 37) % 4).float().view(2, 64, 8, 8)
     w = ((torch.arange(64 * 64 * 9) * 7919) % 16383 - 8191).float().view(64, 64, 3, 3)  # TF32 has 11 bits
     rows, columns = x.view(-1, 512), w.flatten()[: 512 * 8].view(512, 8)
@@ -97,9 +130,3 @@ def self_test(device: str) -> None:
     )
     if not same:
         raise PTQ4SNNError(f"{device} does not multiply integers exactly in float32; use the CPU")
-    try:
-        wide = torch.full((1,), 2.0**52 + 1, dtype=torch.float64).to(device)
-    except (TypeError, RuntimeError) as why:
-        raise PTQ4SNNError(f"{device} has no float64, which carries the largest sums; use the CPU") from why
-    if float(wide + wide) != 2.0**53 + 2:
-        raise PTQ4SNNError(f"{device} does not add integers exactly in float64; use the CPU")
