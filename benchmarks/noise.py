@@ -114,7 +114,7 @@ def cards(results: dict[str, Any]) -> dict[Path, str]:
     for name, r in results.items():
         path = CARDS.get(name) or (WEIGHTS / (TRAINED[name].checkpoint or name)).with_suffix(".md")
         if path.exists():
-            what = f"{r['samples']:,} test samples{', pixel by pixel' if name in BY_PIXEL else ''}"
+            what = f"{'the pixels of ' if name in BY_PIXEL else ''}{r['samples']:,} test samples"
             line = f"| {LINE} | {fmean(r['rows'][0]['changed']):.2f} % of {what} |"
             old = [s for s in path.read_text("utf-8").splitlines() if not s.startswith(f"| {LINE} |")]
             licence = next(i for i, s in enumerate(old) if s.startswith("| licence |"))
