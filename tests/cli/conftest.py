@@ -84,7 +84,7 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
         calls.inspect = {"model": model, "sample": sample, "batch_axis": batch_axis}
         return Found()
 
-    def load(path: Path, model: nn.Module, loop: object = None) -> StandIn:
+    def load(path: Path, model: nn.Module, loop: object = None, limits: object = None) -> StandIn:
         found = StandIn()
         found.source = weights_digest(model)
         return found

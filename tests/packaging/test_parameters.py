@@ -20,7 +20,7 @@ SOURCE = Path(ptq4snn.__file__).parent
 # keyword options of a public entry point are the user's vocabulary; inwards they go on as values
 PUBLIC = {
     "api.py:quantize", "evaluation/metrics.py:evaluate", "experiments/compare.py:compare",
-    "export/c99/export.py:c",
+    "export/c99/export.py:c", "export/onnx_form/export.py:onnx",
 }  # fmt: skip
 # stand in for functions of torch, whose signature they must have
 TORCH = {f"numerics/gradients.py:{name}" for name in ("_conv2d", "_conv_transpose2d", "_conv3d")}
