@@ -113,7 +113,7 @@ DIES, HANGS = "os._exit(7)", "time.sleep(1000)"
     [
         (1, 0, DIES),
         (1, 0, HANGS),
-        (0, 0, DIES),
+        pytest.param(0, 0, DIES, marks=FULL),
         *(
             pytest.param(*case, marks=FULL)
             for case in ((0, 0, HANGS), *((rank, calls, DIES) for rank in (0, 1) for calls in (4, 8, 16)))
@@ -133,7 +133,7 @@ def test_a_process_that_dies_or_hangs_ends_all(tmp_path: Path, rank: int, calls:
     assert again.returncode == 0, again.stderr
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=FULL)])
+@pytest.mark.parametrize("rank", [pytest.param(rank, marks=FULL) for rank in (0, 1)])
 def test_a_process_that_dies_while_it_evaluates_ends_all(tmp_path: Path, rank: int) -> None:
     place = new_place(tmp_path / "place")
     (place / "odd.py").write_text(DEADLY.format(rank=rank, calls=0, what=DIES))
@@ -166,9 +166,11 @@ def test_training_gives_the_weights_of_one_process(alone: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("quantize --model net:net --data none.npy", "none.npy"),
+        pytest.param("quantize --model net:net --data none.npy", "none.npy", marks=FULL),
         ("quantize --model net:net --data x.npy --out held.ptq", "--out held.ptq is in use by another run"),
-        ("train small.toml --data xy.npz --out held", "--out held is in use by another run"),
+        pytest.param(
+            "train small.toml --data xy.npz --out held", "--out held is in use by another run", marks=FULL
+        ),
         ("quantize --model odd:odd --data x.npy", "process 1: the disk is odd"),
         ("evaluate none.ptq --data xy.npz", "there is no bundle none.ptq"),
     ],
