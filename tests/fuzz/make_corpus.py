@@ -5,6 +5,7 @@ python tests/fuzz/make_corpus.py [--broken]    # these alone
 
 from __future__ import annotations
 
+import pickle
 import sys
 import tempfile
 from collections.abc import Callable
@@ -56,8 +57,17 @@ def _copy(old: Any, new: Any) -> None:
             new[name] = np.asarray(item[()]).astype("S") if item.dtype.kind == "O" else item[()]
 
 
+def nested_labels() -> bytes:
+    """A list that holds a list 200 times, and so on: 1.28 * 10^16 numbers."""
+    labels: list[Any] = [1] * 200
+    for _ in range(6):
+        labels = [labels] * 200
+    return pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": labels}, 2)
+
+
 BROKEN: dict[str, Callable[[], bytes]] = {
     "bundle-threshold-0": threshold_of_0,
+    "cifar-labels": nested_labels,
     "cifar-memo": lambda: b"\x80\x02}r\x00\x00\x00\x30.",  # place 805,306,368, for which Python takes 6 GiB
     "nir-delay": lambda: nir_graph(1e12),  # 10^15 steps of a millisecond
     "nir-unwritten": lambda: nir_graph(1e-3, unwritten=True),

@@ -29,7 +29,7 @@ def read_python(file: Path, labels: str, width: int) -> tuple[Pixels, npt.NDArra
         content = _Reader(io.BytesIO(data), encoding="bytes").load()
         found = {k.decode() if isinstance(k, bytes) else k: v for k, v in content.items()}
         images = found["data"].pixels()
-        classes = np.array(found[labels], np.int64)
+        classes = np.array(_flat(found[labels]), np.int64)
     except OSError as e:
         raise DataError(f"cannot read the data file {file}: {e.strerror or e}") from e
     except _Refused as e:
@@ -55,6 +55,13 @@ def _refuse_large(data: bytes) -> None:
     for ops, (op, arg, _) in enumerate(pickletools.genops(data), 1):
         if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(arg or 0) > ops:
             raise ValueError("a place is numbered beyond those that are filled")
+
+
+def _flat(labels: list[int]) -> list[int]:
+    """A list that holds one list many times, and that again, is short in the file, and an array of all."""
+    if any(isinstance(label, list | tuple) for label in labels):
+        raise ValueError("labels are no list of numbers")
+    return labels
 
 
 class _Refused(Exception):
