@@ -39,7 +39,7 @@ def unpack(reader: str) -> list[bytes]:
 
 
 def main() -> None:
-    for folder in sorted(Path(sys.argv[1]).iterdir()):
+    for folder in sorted(p for p in Path(sys.argv[1]).iterdir() if p.is_dir()):
         pack(folder.name, folder)
         print(f"{archive(folder.name)}: {len(unpack(folder.name))} files")
 
